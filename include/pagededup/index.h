@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * index.h - a forest of red-black trees, ordered by checksum first.
+ *
+ * 2^b roots, picked by the top b bits of the checksum; each root is a tree ordered by checksum,
+ * and among nodes of equal checksum by whatever order the caller keeps. The library orders those
+ * by (domain, kind, content). With about one root per node a descent visits one or two nodes.
+ *
+ * The checksum is recorded in the node, so the order is exact whatever the pages do meanwhile, and
+ * a search reads nodes only, no pages.
+ *
+ * Locking: none; the caller keeps the forest to itself.
+ */
+#ifndef PAGEDEDUP_INDEX_H
+#define PAGEDEDUP_INDEX_H
+
+#include <pagededup/rbtree.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a node is part of: the tag of its rbnode, and the order of kinds of equal checksum and
+ * domain. */
+enum pdd_kind {
+	PDD_KIND_FRAME = 0, /* struct pdd_frame: the leader of a chain */
+	PDD_KIND_ITEM = 1,  /* struct pdd_item */
+	PDD_KIND_GROUP = 2, /* struct pdd_group */
+};
+
+/** A node of the index. Out of the index its owner uses the words of the tree node as links. */
+struct pdd_index_node {
+	union {
+		struct pdd_rbnode rb;
+		struct {
+			void *owner; /* the frame that the item shares, or the group it is in */
+			struct pdd_item *next;
+			struct pdd_item **pprev;
+		} member;
+		struct {
+			struct pdd_frame *next; /* a ring */
+			struct pdd_frame *prev;
+		} dup;
+	} u;
+	uint64_t checksum;
+};
+
+/** The forest. Private fields. */
+struct pdd_index {
+	struct pdd_rbroot *roots;
+	uint64_t nroots;
+	uint32_t shift;
+};
+
+/** Where a search ended, good for pdd_index_link() until the tree changes. */
+struct pdd_index_slot {
+	struct pdd_rbroot *root;
+	struct pdd_rbnode *parent;
+	struct pdd_rbnode **slot;
+};
+
+/**
+ * @param roots   @p nroots roots, all zero, which live as long as the index
+ * @param nroots  a power of two, at least 1; about one for each node is best
+ * @return 0, or -EINVAL
+ * Since: 0.1
+ */
+PDD_API int pdd_index_init(struct pdd_index *index, struct pdd_rbroot *roots, uint64_t nroots);
+
+/** The tree that holds nodes of this checksum. Complexity: O(1). Since: 0.1 */
+static inline struct pdd_rbroot *pdd_index_root(const struct pdd_index *index, uint64_t checksum)
+{
+	/* Two shifts, since one by 64 is undefined and a single root needs it. */
+	return &index->roots[(checksum >> 1) >> (index->shift - 1)];
+}
+
+/**
+ * Order of what is searched for (or inserted) against a node of equal checksum: < 0 before it,
+ * > 0 behind it, 0 equal. It must order all nodes of one checksum in one way.
+ */
+typedef int (*pdd_index_order_fn)(void *ctx, const struct pdd_index_node *other);
+
+/**
+ * Find the first node, in order, of this checksum for which the order is 0.
+ *
+ * @param slot   out, may be NULL: where to link a node of this key; meaningful only if NULL is
+ *               returned. With an order that is never 0 it is always meaningful.
+ * @param order  called for nodes of equal checksum on the way down; NULL: all of them are equal
+ * @return NULL if there is none
+ * Complexity: O(log n) of the tree, expected O(1) with about one root for each node. Since: 0.1
+ */
+PDD_API struct pdd_index_node *pdd_index_find_slot(const struct pdd_index *index,
+						   struct pdd_index_slot *slot, uint64_t checksum,
+						   pdd_index_order_fn order, void *ctx);
+
+/** The node behind @p node if it has the same checksum, else NULL. O(log n). Since: 0.1 */
+PDD_API struct pdd_index_node *pdd_index_next_equal(const struct pdd_index_node *node);
+
+/**
+ * Link at a slot that pdd_index_find_slot() gave for node->checksum, with no change of the tree in
+ * between. Complexity: O(1) amortised. Since: 0.1
+ */
+PDD_API void pdd_index_link(const struct pdd_index_slot *slot, struct pdd_index_node *node,
+			    enum pdd_kind kind);
+
+/** Remove a node that is in the index. Complexity: O(log n). Since: 0.1 */
+PDD_API void pdd_index_remove(struct pdd_index *index, struct pdd_index_node *node);
+
+/** Put @p node in the place of @p old, which has the same checksum. Complexity: O(1). Since: 0.1 */
+PDD_API void pdd_index_replace(struct pdd_index *index, struct pdd_index_node *old,
+			       struct pdd_index_node *node, enum pdd_kind kind);
+
+/** Ask the processor to load what a search of this checksum reads first. Since: 0.1 */
+static inline void pdd_index_prefetch(const struct pdd_index *index, uint64_t checksum)
+{
+#if defined(__GNUC__)
+	__builtin_prefetch(pdd_index_root(index, checksum));
+#else
+	(void)index;
+	(void)checksum;
+#endif
+}
+
+static inline enum pdd_kind pdd_index_kind(const struct pdd_index_node *node)
+{
+	return (enum pdd_kind)pdd_rb_tag(&node->u.rb);
+}
+
+/**
+ * Prove the shape of all trees, that every node is in the tree of its checksum, and the order by
+ * checksum.
+ * @param why  out, may be NULL: a static string
+ * @return the number of nodes, or -EUCLEAN
+ * Complexity: O(roots + nodes). Since: 0.1
+ */
+PDD_API int64_t pdd_index_check(const struct pdd_index *index, const char **why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

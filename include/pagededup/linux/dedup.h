@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * linux/dedup.h - share equal pages of a Linux process's own memory.
+ *
+ * Works on private anonymous memory. Equal pages are replaced by private mappings of a frame in a
+ * memfd; the kernel copies on the first write. All-zero pages give back their memory and need no
+ * mapping. No write is lost meanwhile: pages are compared and replaced while they are held, by
+ * UFFDIO_MOVE where the kernel has it (6.8), else by userfaultfd write protection.
+ *
+ * READ FIRST: direct I/O and devices. A page that a device is writing (O_DIRECT reads, io_uring
+ * fixed buffers, RDMA, VFIO) must not be replaced. UFFDIO_MOVE refuses such pages, so fresh
+ * anonymous memory is safe. Write protection does not see them; it is needed for pages that were
+ * shared before and got their own copy by a write, and for all pages on kernels before 6.8. Such
+ * pages are therefore left alone (reason "pins unseen") unless PDD_LINUX_NO_DEVICE_WRITES promises
+ * that no device writes into the memory.
+ *
+ * READ ALSO: while memory is added, the owner must not unmap, remap, mprotect, mlock, fork-share
+ * or MADV_DONTNEED it; pdd_linux_remove() first. A MADV_DONTNEED in a page that was shared once
+ * brings back the frame's bytes and not zeros.
+ *
+ * Locking: every function may be called from any thread; calls on one pdd_linux are serialised.
+ * The memory itself may be read and written at any time, also by the kernel on the process's
+ * behalf.
+ */
+#ifndef PAGEDEDUP_LINUX_DEDUP_H
+#define PAGEDEDUP_LINUX_DEDUP_H
+
+#include <pagededup/scanner.h>
+#include <pagededup/stats.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One deduplicator: a scanner, its frames, its userfaultfd. */
+struct pdd_linux;
+/** A range of memory that was added. */
+struct pdd_linux_memory;
+
+enum pdd_linux_flags {
+	/* No device and no direct I/O writes into any of the memory, see the top of this file. */
+	PDD_LINUX_NO_DEVICE_WRITES = 1u << 0,
+	/* Hold by write protection even where the kernel has UFFDIO_MOVE (to test, to measure). */
+	PDD_LINUX_NO_MOVE = 1u << 1,
+};
+
+struct pdd_linux_options {
+	size_t size;              /* sizeof(struct pdd_linux_options) */
+	uint32_t flags;           /* enum pdd_linux_flags */
+	uint32_t max_page_sharing; /* sharers per frame, at least 2; 0: 256 */
+	enum pdd_aging aging;
+	bool keep_zero_pages;     /* treat zero pages like any others */
+	uint64_t expected_pages;  /* sizes the index; 0: 2^20 */
+	uint64_t max_mappings;    /* mappings that the process may have in all; 0: 15/16 of
+				     vm.max_map_count */
+	/* Told of merges during pdd_linux_step(), on its thread; must not call the library. May be
+	 * NULL. The range is [start, start + npages) pages of added memory. */
+	void (*trace)(void *ctx, enum pdd_event event, void *start, uint64_t npages);
+	void *trace_ctx;
+};
+
+/**
+ * @param dedup    out
+ * @param options  NULL for the defaults
+ * @return 0; -EINVAL: a bad option (unknown flags, max_page_sharing 1, bytes beyond the known
+ *         size that are not zero); -ENOMEM; -errno of memfd_create. A kernel without userfaultfd is
+ *         no error: the deduplicator then merges nothing and pdd_linux_facilities() says why.
+ * Since: 0.1
+ */
+PDD_API int pdd_linux_create(struct pdd_linux **dedup, const struct pdd_linux_options *options);
+
+/** Remove all memory (as pdd_linux_remove) and destroy. Remaining copies that could not be made
+ * for want of memory keep their frames alive until they are unmapped. NULL is allowed. */
+PDD_API void pdd_linux_destroy(struct pdd_linux *dedup);
+
+/**
+ * Add a range of private anonymous memory, one space with one region.
+ *
+ * @param memory  out: the handle
+ * @param domain  trust boundary: pages of different domains never share anything but zero pages
+ * @param start   page-aligned
+ * @param length  bytes, a multiple of the page size, at least one page
+ * @return 0; -EINVAL: not aligned, empty, overlaps with added memory; -ENOMEM: no memory for items, or a part
+ *         of the range is not mapped; -EACCES: a part of it is not private anonymous writable
+ *         memory (shared, file-backed, read-only, huge pages of hugetlbfs)
+ * The range becomes MADV_NOHUGEPAGE.
+ * Since: 0.1
+ */
+PDD_API int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **memory,
+			  uint32_t domain, void *start, size_t length);
+
+/**
+ * Give every shared page its own copy and forget the memory.
+ * @return 0; -ENOMEM: some pages could not be copied; they stay shared and the memory stays added
+ * Since: 0.1
+ */
+PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory);
+
+/**
+ * Do a bounded part of a pass: pdd_scanner_step(), with the deadline relative to now.
+ * @param pages       pages to come by at most, at least 1
+ * @param nanoseconds time after which no new run of work begins; 0: no deadline
+ * @return enum pdd_step, or -EINVAL
+ * Since: 0.1
+ */
+PDD_API int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds);
+
+/** Statistics of all memory. @param stats in: size. @return 0 or -EINVAL. Since: 0.1 */
+PDD_API int pdd_linux_stats(struct pdd_linux *dedup, struct pdd_stats *stats);
+
+/** Statistics of one range. @return 0 or -EINVAL. Since: 0.1 */
+PDD_API int pdd_linux_memory_counts(struct pdd_linux *dedup, const struct pdd_linux_memory *memory,
+				    struct pdd_counts *counts);
+
+/** What the adapter keeps and what the kernel lets it do. */
+struct pdd_linux_facilities {
+	bool userfaultfd;     /* one that serves accesses by the kernel too */
+	bool move;            /* UFFDIO_MOVE */
+	bool write_protect;   /* userfaultfd write protection of anonymous and memfd pages */
+	bool pagemap_scan;    /* PAGEMAP_SCAN; otherwise /proc/self/pagemap is read */
+	const char *missing;  /* what is missing and what follows, one line each; "" if nothing */
+};
+
+struct pdd_linux_usage {
+	uint64_t frames;         /* frames that live in the store */
+	uint64_t store_bytes;    /* blocks that the kernel says the store has, in bytes */
+	uint64_t metadata_bytes; /* items, extents, roots, frame descriptors, bitmaps */
+	uint64_t mappings;       /* mappings of the process, from /proc/self/maps */
+	uint64_t memory_mappings; /* those of them that lie in added memory */
+};
+
+PDD_API const struct pdd_linux_facilities *pdd_linux_facilities(const struct pdd_linux *dedup);
+
+/** @return 0, or -errno if /proc cannot be read. Complexity: O(mappings of the process). */
+PDD_API int pdd_linux_usage(struct pdd_linux *dedup, struct pdd_linux_usage *usage);
+
+/** Walk all structures and prove their invariants. @return 0, or -EUCLEAN and a text in @p why. */
+PDD_API int pdd_linux_check(struct pdd_linux *dedup, const char **why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

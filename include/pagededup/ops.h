@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ops.h - the hooks through which the library reads, locks and changes the embedder's pages.
+ *
+ * Order of calls for one extent in a step (r: its region, s: its space, t: another space):
+ *
+ *	space_trylock(s)
+ *	  pages_get(r) ... checksum ... frames_create ... frame_content ... pages_put(r)
+ *	  space_trylock(t)                       twins, one other space at a time
+ *	    hold(r') ... frame_content ... frames_map(r') | zero_map(r') | release(r')
+ *	  space_unlock(t)
+ *	  hold(r) ... frame_content ... frames_map(r) | zero_map(r) | release(r)
+ *	  frame_free                             frames that nobody joined
+ *	space_unlock(s)
+ *
+ * Rules for all hooks
+ *  - Called on the thread that called the library, never while a structure of the library is half
+ *    linked. They must not call back into the scanner.
+ *  - They may sleep, except for space_trylock, which must not wait for the space's lock.
+ *  - Any of them may fail at any time. What failed keeps its page and its content; a later pass
+ *    tries again.
+ *  - "n done" means a prefix of the range: a return of k > 0 with k < n is a partial success, after
+ *    which the library asks again for the rest, and gets the error then.
+ *  - Page numbers are relative to the region. A range never leaves its region or its extent.
+ */
+#ifndef PAGEDEDUP_OPS_H
+#define PAGEDEDUP_OPS_H
+
+#include <pagededup/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Why a page is not shared. Every page that is neither shared nor a zero page has one. */
+enum pdd_reason {
+	PDD_REASON_NONE = 0,            /* shared, or at the zero page */
+	PDD_REASON_NEW = 1,             /* no pass has come by yet */
+	PDD_REASON_ABSENT = 2,          /* nothing is there */
+	PDD_REASON_FIRST_LOOK = 3,      /* read once, waits for the second look */
+	PDD_REASON_VOLATILE = 4,        /* changed between its last two looks */
+	PDD_REASON_UNIQUE = 5,          /* in the index: no page of equal content is known */
+	PDD_REASON_STALE = 6,           /* changed since it was put into the index */
+	PDD_REASON_CHANGED = 7,         /* changed while it was being merged */
+	PDD_REASON_BUSY = 8,            /* its space or its extent was locked */
+	PDD_REASON_DEADLINE = 9,        /* the step ended before its turn came */
+	PDD_REASON_PINNED = 10,         /* the embedder or a device holds on to it */
+	PDD_REASON_PINS_UNSEEN = 11,    /* cannot be held so that pins would be seen */
+	PDD_REASON_LOCKED = 12,         /* locked in memory */
+	PDD_REASON_HUGE = 13,           /* part of a huge page */
+	PDD_REASON_EXCLUDED = 14,       /* excluded by the embedder */
+	PDD_REASON_SPECIAL = 15,        /* a kind of memory that cannot be shared */
+	PDD_REASON_FOREIGN_FRAME = 16,  /* shared already, with a frame that is not ours */
+	PDD_REASON_KERNEL_ZERO = 17,    /* reads zero and has no memory, but not by our doing */
+	PDD_REASON_NO_HOLD = 18,        /* no way to stop writes to it here */
+	PDD_REASON_MAPPING_BUDGET = 19, /* the budget of mappings is used up */
+	PDD_REASON_NO_MEMORY = 20,      /* no memory for a frame */
+	PDD_REASON_HOOK_FAILED = 21,    /* a hook failed with another error */
+	PDD_REASON_UNMERGED = 22,       /* given back its own copy by an unmerge */
+	PDD_REASON_COLLISION = 23,      /* met other content with its checksum; compared next time */
+	PDD_REASONS = 24,               /* their number */
+};
+
+/** The name of a reason as users read it ("mapping budget"), "unknown" for other values. */
+PDD_API const char *pdd_reason_name(enum pdd_reason reason);
+
+/** What stands at a page. */
+enum pdd_page_kind {
+	PDD_PAGE_ABSENT = 0,  /* nothing, and it reads zero if it reads at all */
+	PDD_PAGE_PRIVATE = 1, /* memory of its own; `content` can be read */
+	PDD_PAGE_SHARED = 2,  /* still the frame that frames_map put there */
+	PDD_PAGE_ZERO = 3,    /* the zero page */
+	PDD_PAGE_REFUSED = 4, /* must be left alone, see `reason` */
+};
+
+/** What the trace hook is told. */
+enum pdd_event {
+	PDD_EVENT_MERGED = 1,   /* the pages began to share frames */
+	PDD_EVENT_ZEROED = 2,   /* the pages were replaced by the zero page */
+	PDD_EVENT_UNSHARED = 3, /* the pages were found written, and share no more */
+};
+
+/** Neighbouring pages of one kind, whose contents (if any) are neighbours as well. */
+struct pdd_view {
+	const void *content; /* of the first page; NULL unless the kind has one */
+	uint64_t npages;
+	uint8_t kind;   /* enum pdd_page_kind */
+	uint8_t reason; /* enum pdd_reason, for PDD_PAGE_REFUSED */
+	uint16_t node;  /* NUMA node, 0 .. 1023 */
+};
+
+/** A frame to be made: whose content, and where it would best stand. */
+struct pdd_frame_wish {
+	const void *content;            /* to be copied; may change meanwhile */
+	const struct pdd_region *region; /* place of the twin: numbers only, the page is not */
+	uint64_t page;                  /* to be touched */
+};
+
+/**
+ * The hooks. `size` is sizeof(struct pdd_ops) as the embedder knew it; the rest counts as NULL.
+ * All are required unless marked optional. `ctx` is what pdd_scanner_init() was given.
+ */
+struct pdd_ops {
+	size_t size;
+
+	/**
+	 * Keep the layout of a space still: none of its regions comes, goes, or changes what its
+	 * pages are until space_unlock, save by accesses to the memory itself. Shared with other
+	 * steps. Never called for a space that the step already holds.
+	 * @return whether it was locked; false means busy, and only this space's pages lose a look
+	 */
+	bool (*space_trylock)(void *ctx, struct pdd_space *space);
+	void (*space_unlock)(void *ctx, struct pdd_space *space);
+
+	/**
+	 * Describe what stands at pages [first, first + npages), in order and without gaps.
+	 * Contents stay readable until pages_put; they may change at any time.
+	 * Locks held: the space's. May sleep.
+	 *
+	 * @param views   out: at most @p nviews of them. A view of kind ABSENT may reach beyond
+	 *                the range, up to where something stands again.
+	 * @return the number of views, which describe a prefix of the range; 0 or -errno (EBUSY:
+	 *         reason busy, others: hook failed) when not even the first page can be described
+	 */
+	int (*pages_get)(void *ctx, struct pdd_region *region, struct pdd_view *views,
+			 uint32_t nviews, uint64_t first, uint64_t npages);
+	/** End what pages_get began, with the range that its views covered (at most @p npages). */
+	void (*pages_put)(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages);
+
+	/**
+	 * Stop all writes to pages [first, first + npages): from here until release, frames_map or
+	 * zero_map of a page no write changes it; whoever writes meanwhile waits, and its write is
+	 * done on the page that stands there afterwards.
+	 * Locks held: the space's. May sleep, but not for a lock of a space.
+	 *
+	 * @param views  out, as in pages_get: PRIVATE pages are held, and `content` points to what
+	 *               they hold, wherever that is meanwhile; REFUSED pages (and all beyond the
+	 *               described prefix) are not held, and writers pass
+	 * @return the number of views, 0 or -errno when nothing is held
+	 */
+	int (*hold)(void *ctx, struct pdd_region *region, struct pdd_view *views, uint32_t nviews,
+		    uint64_t first, uint64_t npages);
+	/** Let writes go on to held pages, which keep their content. Cannot fail. */
+	void (*release)(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages);
+
+	/**
+	 * Make frames, each with the content at `wish.content` when it is copied. Pages are not
+	 * held: a copy of changing content may be anything; the library looks at what came out.
+	 * The embedder places a frame where its twin stands if that place was never used before,
+	 * so that neighbours become neighbours, else anywhere.
+	 * Locks held: the space's whose contents are copied. May sleep.
+	 *
+	 * @param frames   out: @p nframes pointers; the embedder's descriptors embed pdd_frame
+	 * @param domain   the domain of all of them
+	 * @return the number of frames made, a prefix; 0 or -errno (ENOMEM, ENOSPC: no memory) when
+	 *         none
+	 */
+	int (*frames_create)(void *ctx, struct pdd_frame **frames,
+			     const struct pdd_frame_wish *wishes, uint32_t nframes,
+			     uint32_t domain);
+
+	/**
+	 * Replace held pages by frames, ending their hold: page first + i shows frames[i], a first
+	 * write to it gives it memory of its own. Cut by the embedder where frames are not
+	 * neighbours.
+	 * Locks held: the space's. May sleep.
+	 *
+	 * @return the number of pages replaced, a prefix; the others are still held. 0 or -errno
+	 *         when none (ENOSPC: mapping budget; ENOMEM: no memory; EBUSY: busy)
+	 */
+	int (*frames_map)(void *ctx, struct pdd_region *region, uint64_t first,
+			  struct pdd_frame *const *frames, uint64_t npages);
+
+	/**
+	 * Give pages that show frames memory of their own with the same content, atomically
+	 * against writers; the pages may be written before and after.
+	 * Locks held: the space's, by the embedder. May sleep.
+	 * @return the number of pages done, a prefix; 0 or -errno when none
+	 */
+	int (*frames_unmap)(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages);
+
+	/**
+	 * The content of a frame, which never changes.
+	 * @return NULL if the frame is gone, whatever the reason: the library then forgets it
+	 *         together with its sharers
+	 */
+	const void *(*frame_content)(void *ctx, struct pdd_frame *frame);
+
+	/** No page shows the frame any more as far as the library knows; it has forgotten it. */
+	void (*frame_free)(void *ctx, struct pdd_frame *frame);
+
+	/**
+	 * Optional: replace held pages, all of whose bytes are zero, by the zero page, ending
+	 * their hold. Without it, zero pages are merged like any others.
+	 * @return as frames_map
+	 */
+	int (*zero_map)(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages);
+
+	/**
+	 * Optional: the checksum of the content of a page or a frame, in place of XXH3. Its value
+	 * is mixed unless PDD_SCANNER_UNIFORM_CHECKSUM is set. Equal contents must have equal
+	 * checksums; the more often different contents have different ones, the better.
+	 * @param value  out
+	 * @return 0, or -errno if the content cannot be read (the page is left alone)
+	 */
+	int (*checksum)(void *ctx, uint64_t *value, const void *content);
+
+	/** Optional: a monotonic clock in nanoseconds. Needed for deadlines. */
+	uint64_t (*now_ns)(void *ctx);
+
+	/** Optional: told of what was done to pages [first, first + npages), in the middle of a step
+	 * and under the locks held there; must not block. */
+	void (*trace)(void *ctx, enum pdd_event event, struct pdd_region *region, uint64_t first,
+		      uint64_t npages);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

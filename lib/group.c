@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * group.c - pages of equal content that are to found a frame together.
+ *
+ * A group is made when the page at hand finds a twin in the index. It takes the twin's place there,
+ * so that more pages of the same content join it instead of founding frames of their own.
+ *
+ * Invariants
+ *  1. An open group stands in the index; one that is full (twin and members would fill a frame), or
+ *     whose frame was made, does not. So there is at most one open group of a key.
+ *  2. The twin and the members are PENDING and bound to the group, the members in its list; once
+ *     the frame is made they are bound to the frame, each with a place reserved in it. One more
+ *     place is the group's own, which keeps the frame alive until the group is settled.
+ *  3. After pddi_groups_settle() no group exists, and nothing is bound to one.
+ *
+ * Founding a frame copies the first member's page while it may be written. What came out is
+ * checksummed: only if it has the recorded checksum the frame is used, so the key of a frame is
+ * that of its content. From then on twin and members join like anybody else: held and compared.
+ */
+#include "scanner_internal.h"
+
+static void close_group(struct pdd_scanner *scanner, struct pdd_group *group)
+{
+	if (!group->open)
+		return;
+	pdd_index_remove(&scanner->priv.index, &group->node);
+	group->open = false;
+}
+
+void pddi_group_join(struct pdd_scanner *scanner, struct pdd_group *group, struct pdd_item *item)
+{
+	item_set(item, ITEM_PENDING, item_reason(item));
+	item_bind_group(item, group);
+	item_list_insert(&group->members, item);
+	group->nmembers++;
+	if (group->nmembers + 1 >= scanner->priv.max_page_sharing)
+		close_group(scanner, group);
+}
+
+void pddi_group_found(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		      struct pdd_item *twin, struct pdd_item *item, const void *content)
+{
+	struct pdd_group *group = &worker->priv.groups[worker->priv.ngroups++];
+
+	*group = (struct pdd_group){
+		.node = { .checksum = twin->priv.node.checksum },
+		.twin = twin,
+		.content = content,
+		.domain = twin->priv.region->priv.space->priv.domain,
+		.open = true,
+	};
+	pdd_index_replace(&scanner->priv.index, &twin->priv.node, &group->node, PDD_KIND_GROUP);
+	item_set(twin, ITEM_PENDING, item_reason(twin));
+	item_bind_group(twin, group);
+	twin->priv.node.u.member.pprev = NULL;
+	pddi_group_join(scanner, group, item);
+}
+
+/* No frame: the twin goes back to where it was, the members are told why. */
+static void dissolve(struct pdd_scanner *scanner, struct pdd_group *group, enum pdd_reason reason)
+{
+	struct pdd_item *twin = group->twin;
+
+	close_group(scanner, group);
+	while (group->members)
+		pddi_pending_cancel(scanner, group->members, reason);
+	if (pddi_reason_is_general(reason)) {
+		pddi_pending_cancel(scanner, twin, reason);
+	} else {
+		item_set(twin, ITEM_SEEN, item_reason(twin));
+		if (!pddi_search_insert(scanner, twin, item_reason(twin)))
+			item_set_due(twin, true);
+	}
+	group->twin = NULL;
+}
+
+/* Bind twin and members to the frame, each to a place of its own. */
+static void adopt_frame(struct pdd_scanner *scanner, struct pdd_group *group,
+			struct pdd_frame *frame)
+{
+	close_group(scanner, group);
+	pdd_frame_init(frame, group->node.checksum, group->domain, 0);
+	frame->priv.nreserved = group->nmembers + 2;
+	group->frame = frame;
+	group->twin->priv.node.u.member.owner = frame;
+	for (struct pdd_item *item = group->members; item; item = item->priv.node.u.member.next)
+		item->priv.node.u.member.owner = frame;
+}
+
+/* Whether the copy is what the group's members were when they were read. */
+static bool copied_well(struct pdd_scanner *scanner, struct pdd_frame *frame, uint64_t checksum)
+{
+	const void *content = pddi_frame_content(scanner, frame);
+	struct pdd_checksum copy;
+
+	return content && pddi_checksum(scanner, &copy, content) == 0 && copy.value == checksum;
+}
+
+static void use_frame(struct pdd_scanner *scanner, struct pdd_group *group,
+		      struct pdd_frame *frame)
+{
+	if (copied_well(scanner, frame, group->node.checksum)) {
+		adopt_frame(scanner, group, frame);
+	} else {
+		scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
+		dissolve(scanner, group, PDD_REASON_CHANGED);
+	}
+}
+
+void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *worker)
+{
+	struct pdd_frame_wish *wishes = worker->priv.wishes;
+	struct pdd_frame **frames = worker->priv.frames;
+	struct pdd_group *groups = worker->priv.groups;
+	uint32_t ngroups = worker->priv.ngroups, done = 0;
+
+	for (uint32_t i = 0; i < ngroups; i++)
+		wishes[i] = (struct pdd_frame_wish){ groups[i].content,
+						     groups[i].twin->priv.region,
+						     item_page(groups[i].twin) };
+	while (done < ngroups) {
+		/* The groups of one extent are of one domain. */
+		int n = scanner->priv.ops.frames_create(scanner->priv.ctx, frames, &wishes[done],
+							ngroups - done, groups[done].domain);
+
+		if (n <= 0) {
+			enum pdd_reason reason = pddi_reason(scanner, n);
+
+			if (n == -ENOSPC)
+				reason = PDD_REASON_NO_MEMORY;
+			while (done < ngroups)
+				dissolve(scanner, &groups[done++], reason);
+			break;
+		}
+		for (int i = 0; i < n; i++)
+			use_frame(scanner, &groups[done++], frames[i]);
+	}
+}
+
+void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group,
+			    enum pdd_reason reason)
+{
+	struct pdd_item *item = group->members;
+	enum pdd_reason before;
+
+	if (pddi_reason_is_general(reason)) {
+		while (group->members)
+			pddi_pending_cancel(scanner, group->members, reason);
+	} else if (item && !item->priv.node.u.member.next) {
+		/* Nobody is left to share with: the page takes the twin's place in the index. */
+		before = item_reason(item);
+		pddi_pending_cancel(scanner, item, before);
+		item_set_due(item, !pddi_search_insert(scanner, item, PDD_REASON_UNIQUE));
+	}
+}
+
+void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker)
+{
+	for (uint32_t i = 0; i < worker->priv.ngroups; i++) {
+		struct pdd_frame *frame = worker->priv.groups[i].frame;
+
+		if (!frame)
+			continue;
+		if (frame->priv.nsharers)
+			pddi_stable_insert(scanner, frame);
+		pddi_stable_unreserve(scanner, frame);
+	}
+	worker->priv.ngroups = 0;
+}

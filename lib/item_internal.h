@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * item_internal.h - an item's last word, its states, and the gauges that follow them.
+ *
+ * States, and what the links of the item are in them:
+ *
+ *	NEW      nothing is known                             none
+ *	SEEN     read; its checksum is recorded               none
+ *	INDEXED  in the index, waiting for an equal page      tree node
+ *	PENDING  decided in the step under way: its owner is  list of the group, or none
+ *	         a group that it is to found a frame with,
+ *	         or a frame in which it has a place reserved
+ *	SHARER   shows its owner, a frame                     list of the frame
+ *	ZERO     replaced by the zero page                    none
+ *
+ * SEEN, INDEXED, PENDING and SHARER come with the class of the content.
+ *
+ * Every change goes through item_set(), which keeps the gauges of the space and the extent exact:
+ * they are never recounted.
+ */
+#ifndef PDD_ITEM_INTERNAL_H
+#define PDD_ITEM_INTERNAL_H
+
+#include <pagededup/scanner.h>
+
+#include "check_internal.h"
+
+enum item_state {
+	ITEM_NEW = 0,
+	ITEM_ZERO = 1,
+	ITEM_SEEN = 2, /* + enum pdd_class, so do the next three */
+	ITEM_INDEXED = 5,
+	ITEM_PENDING = 8,
+	ITEM_SHARER = 11,
+};
+
+/* The last word: where its fields begin, and their width. */
+enum {
+	ITEM_PAGE_BITS = 34,
+	ITEM_AGE_SHIFT = 34,
+	ITEM_AGE_BITS = 7,
+	ITEM_STATE_SHIFT = 41,
+	ITEM_STATE_BITS = 4,
+	ITEM_REASON_SHIFT = 45,
+	ITEM_REASON_BITS = 5,
+	ITEM_NODE_SHIFT = 50,
+	ITEM_NODE_BITS = 10,
+};
+
+#define ITEM_DUE (UINT64_C(1) << 60)      /* the next pass looks at it, whatever its age */
+#define ITEM_COLLIDES (UINT64_C(1) << 61) /* met another content of its checksum */
+
+_Static_assert(PDD_REASONS <= 1 << ITEM_REASON_BITS, "reasons fit");
+_Static_assert(PDD_AGE_MAX < 1 << ITEM_AGE_BITS, "ages fit");
+_Static_assert(PDD_REGION_PAGES_MAX == UINT64_C(1) << ITEM_PAGE_BITS, "pages fit");
+_Static_assert(ITEM_SHARER + PDD_CLASS_ZERO < 1 << ITEM_STATE_BITS, "states fit");
+
+static inline uint64_t item_field(const struct pdd_item *item, unsigned shift, unsigned bits)
+{
+	return item->priv.word >> shift & ((UINT64_C(1) << bits) - 1);
+}
+
+static inline void item_field_set(struct pdd_item *item, unsigned shift, unsigned bits,
+				  uint64_t value)
+{
+	uint64_t mask = ((UINT64_C(1) << bits) - 1) << shift;
+
+	item->priv.word = (item->priv.word & ~mask) | (value << shift & mask);
+}
+
+static inline uint64_t item_page(const struct pdd_item *item)
+{
+	return item_field(item, 0, ITEM_PAGE_BITS);
+}
+
+static inline uint32_t item_age(const struct pdd_item *item)
+{
+	return (uint32_t)item_field(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS);
+}
+
+static inline enum pdd_reason item_reason(const struct pdd_item *item)
+{
+	return (enum pdd_reason)item_field(item, ITEM_REASON_SHIFT, ITEM_REASON_BITS);
+}
+
+/* The state without the class. */
+static inline enum item_state item_state(const struct pdd_item *item)
+{
+	unsigned state = (unsigned)item_field(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS);
+
+	return state < ITEM_SEEN ? (enum item_state)state
+				 : (enum item_state)(state - (state - ITEM_SEEN) % 3);
+}
+
+static inline enum pdd_class item_class(const struct pdd_item *item)
+{
+	unsigned state = (unsigned)item_field(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS);
+
+	return state < ITEM_SEEN ? PDD_CLASS_OTHER : (enum pdd_class)((state - ITEM_SEEN) % 3);
+}
+
+static inline bool item_is_due(const struct pdd_item *item)
+{
+	return item->priv.word & ITEM_DUE;
+}
+
+static inline bool item_collides(const struct pdd_item *item)
+{
+	return item->priv.word & ITEM_COLLIDES;
+}
+
+static inline void item_set_class(struct pdd_item *item, enum pdd_class class_)
+{
+	PDD_INVARIANT(item_state(item) == ITEM_SEEN);
+	item_field_set(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS, (uint64_t)ITEM_SEEN + class_);
+}
+
+static inline struct pdd_item *item_of(const struct pdd_index_node *node)
+{
+	return (struct pdd_item *)(uintptr_t)node; /* first member */
+}
+
+static inline struct pdd_frame *frame_of(const struct pdd_index_node *node)
+{
+	return (struct pdd_frame *)(uintptr_t)node;
+}
+
+static inline struct pdd_group *group_of(const struct pdd_index_node *node)
+{
+	return (struct pdd_group *)(uintptr_t)node;
+}
+
+_Static_assert(offsetof(struct pdd_item, priv.node) == 0, "item_of casts");
+_Static_assert(offsetof(struct pdd_frame, priv.node) == 0, "frame_of casts");
+_Static_assert(offsetof(struct pdd_group, node) == 0, "group_of casts");
+
+static inline struct pdd_extent *item_extent(const struct pdd_item *item)
+{
+	return &item->priv.region->priv.extents[item_page(item) / PDD_EXTENT_PAGES];
+}
+
+static inline struct pdd_counts *item_counts(const struct pdd_item *item)
+{
+	return &item->priv.region->priv.space->priv.counts;
+}
+
+/* The gauge of a space that counts items in this state; NULL if none does. */
+static inline uint64_t *state_gauge(struct pdd_counts *counts, enum item_state state)
+{
+	switch (state) {
+	case ITEM_INDEXED: return &counts->pages_unshared;
+	case ITEM_SHARER: return &counts->ksm_merging_pages;
+	case ITEM_ZERO: return &counts->ksm_zero_pages;
+	case ITEM_NEW:
+	case ITEM_SEEN:
+	case ITEM_PENDING: break;
+	}
+	return NULL;
+}
+
+/* Whether a pass must come by an item, though nothing was written: it is not at rest yet. */
+static inline bool item_unsettled(enum item_state state, enum pdd_reason reason)
+{
+	return (state == ITEM_NEW && reason != PDD_REASON_ABSENT) || state == ITEM_SEEN ||
+	       state == ITEM_PENDING;
+}
+
+/* Change the state and the reason. The class is kept, and OTHER for a NEW or ZERO item. */
+static inline void item_set(struct pdd_item *item, enum item_state state, enum pdd_reason reason)
+{
+	struct pdd_counts *counts = item_counts(item);
+	struct pdd_extent *extent = item_extent(item);
+	enum item_state old = item_state(item);
+	enum pdd_reason old_reason = item_reason(item);
+	uint64_t *gauge;
+
+	gauge = state_gauge(counts, old);
+	if (gauge)
+		--*gauge;
+	gauge = state_gauge(counts, state);
+	if (gauge)
+		++*gauge;
+	counts->ksm_rmap_items -= old != ITEM_NEW;
+	counts->ksm_rmap_items += state != ITEM_NEW;
+	counts->reasons[old_reason]--;
+	counts->reasons[reason]++;
+	extent->priv.unsettled = (uint16_t)(extent->priv.unsettled -
+					    item_unsettled(old, old_reason) +
+					    item_unsettled(state, reason));
+	item_field_set(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS,
+		       (uint64_t)state + (state < ITEM_SEEN ? 0 : (uint64_t)item_class(item)));
+	item_field_set(item, ITEM_REASON_SHIFT, ITEM_REASON_BITS, reason);
+}
+
+/* Set or clear the due mark. */
+static inline void item_set_due(struct pdd_item *item, bool due)
+{
+	struct pdd_extent *extent = item_extent(item);
+
+	if (due == item_is_due(item))
+		return;
+	item->priv.word ^= ITEM_DUE;
+	extent->priv.due = (uint16_t)(due ? extent->priv.due + 1 : extent->priv.due - 1);
+	if (due)
+		item_counts(item)->pages_due++;
+	else
+		item_counts(item)->pages_due--;
+}
+
+/* One more encounter. */
+static inline void item_grow_older(struct pdd_item *item)
+{
+	uint32_t age = item_age(item);
+
+	if (age < PDD_AGE_MAX)
+		item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, age + 1);
+}
+
+/* What a pending item is bound to: a frame, or a group, told apart by the lowest bit. */
+static inline void item_bind_group(struct pdd_item *item, struct pdd_group *group)
+{
+	item->priv.node.u.member.owner = (void *)((uintptr_t)group | 1);
+}
+
+static inline struct pdd_group *item_group(const struct pdd_item *item)
+{
+	uintptr_t owner = (uintptr_t)item->priv.node.u.member.owner;
+
+	return owner & 1 ? (struct pdd_group *)(owner & ~(uintptr_t)1) : NULL;
+}
+
+static inline struct pdd_frame *item_frame(const struct pdd_item *item)
+{
+	PDD_INVARIANT(!item_group(item));
+	return item->priv.node.u.member.owner;
+}
+
+#endif

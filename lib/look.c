@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * look.c - what a pass does with a page: read it, or skip it, and decide.
+ *
+ *	absent ............... an item at the zero page stays so, all others are forgotten
+ *	still its frame ...... done
+ *	private, but shared .. its copy was broken by a write: it starts as new
+ *	young, due, or the
+ *	pass of its phase .... read; else skipped
+ *	first look ........... remember the checksum, and come back in the next pass
+ *	changed .............. volatile: remember the new checksum, leave the index
+ *	unchanged ............ in the index already: done
+ *	                       zero: to be replaced by the zero page
+ *	                       else search: a frame with room, a twin, or into the index
+ *
+ * Pages are collected in a batch, checksummed together while the roots that they need are being
+ * loaded, and decided one by one in their order; the result is as without batches.
+ *
+ * Decisions only mark items and promise places. merge.c carries them out.
+ */
+#include "scanner_internal.h"
+
+static void decide(struct pdd_worker *worker, struct pdd_item *item)
+{
+	worker->priv.decided[worker->priv.ndecided++] = item;
+}
+
+static void reserve(struct pdd_worker *worker, struct pdd_item *item, struct pdd_frame *frame)
+{
+	item_set(item, ITEM_PENDING, item_reason(item));
+	item->priv.node.u.member.owner = frame;
+	item->priv.node.u.member.pprev = NULL;
+	decide(worker, item);
+}
+
+/* An unchanged page that is neither shared nor in the index. */
+static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
+		   const void *content)
+{
+	enum pdd_reason reason = item_reason(item);
+	struct pdd_index_slot slot;
+	struct pdd_index_node *node;
+
+	switch (pddi_search(scanner, &node, &slot, item, content)) {
+	case SEARCH_RESERVED:
+		reserve(worker, item, frame_of(node));
+		break;
+	case SEARCH_TWIN:
+		pddi_group_found(scanner, worker, item_of(node), item, content);
+		decide(worker, item);
+		break;
+	case SEARCH_GROUP:
+		pddi_group_join(scanner, group_of(node), item);
+		decide(worker, item);
+		break;
+	case SEARCH_NOTHING:
+		/* A merge that failed for want of something stays the reason meanwhile. */
+		if (!pddi_reason_is_general(reason))
+			reason = PDD_REASON_UNIQUE;
+		item_set(item, ITEM_INDEXED, reason);
+		pdd_index_link(&slot, &item->priv.node, PDD_KIND_ITEM);
+		break;
+	case SEARCH_GIVE_UP:
+		pddi_item_fail(item, PDD_REASON_COLLISION);
+		break;
+	}
+}
+
+/* The first look, or one that found another checksum: remember it. */
+static void remember(struct pdd_scanner *scanner, struct pdd_item *item,
+		     const struct pdd_checksum *checksum)
+{
+	enum pdd_reason before = item_reason(item);
+	bool first = item_state(item) == ITEM_NEW;
+
+	if (!first)
+		pddi_item_detach(scanner, item, PDD_REASON_VOLATILE);
+	item->priv.node.checksum = checksum->value;
+	item->priv.word &= ~ITEM_COLLIDES;
+	item_set(item, ITEM_SEEN, first ? PDD_REASON_FIRST_LOOK : PDD_REASON_VOLATILE);
+	item_set_class(item, checksum->class_);
+	/* A page that changes all the time is left to its age. */
+	item_set_due(item, first || before != PDD_REASON_VOLATILE);
+}
+
+static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
+		 const void *content, const struct pdd_checksum *checksum)
+{
+	enum item_state state = item_state(item);
+
+	item_counts(item)->pages_scanned++;
+	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
+	    checksum->class_ != item_class(item)) {
+		remember(scanner, item, checksum);
+		if (state != ITEM_NEW || !(scanner->priv.flags & PDD_SCANNER_ONE_LOOK))
+			return;
+	}
+	item_set_due(item, false);
+	if (state == ITEM_INDEXED)
+		return;
+	if (checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner))
+		decide(worker, item);
+	else
+		search(scanner, worker, item, content);
+}
+
+void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
+{
+	struct pdd_checksum *checksums = worker->priv.checksums;
+	struct pdd_item **batch = worker->priv.batch;
+	uint32_t n = worker->priv.nbatch;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int err = pddi_checksum(scanner, &checksums[i], worker->priv.contents[i]);
+
+		if (err) {
+			pddi_item_detach(scanner, batch[i], pddi_reason(scanner, err));
+			item_set_due(batch[i], false);
+			batch[i] = NULL;
+			continue;
+		}
+		pdd_index_prefetch(&scanner->priv.index, checksums[i].value);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (batch[i])
+			look(scanner, worker, batch[i], worker->priv.contents[i], &checksums[i]);
+	worker->priv.nbatch = 0;
+}
+
+static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			 struct pdd_item *item, const void *content)
+{
+	enum item_state state = item_state(item);
+	uint32_t age;
+
+	if (state == ITEM_SHARER) {
+		item_counts(item)->unshares++;
+		pddi_stable_leave(scanner, item, PDD_REASON_NEW);
+		pddi_trace(scanner, PDD_EVENT_UNSHARED, item->priv.region, item_page(item), 1);
+		state = ITEM_NEW;
+	} else if (state == ITEM_ZERO) {
+		pddi_item_reset(item, PDD_REASON_NEW);
+		state = ITEM_NEW;
+	}
+	age = item_age(item);
+	item_grow_older(item);
+	if (state != ITEM_NEW && !item_is_due(item) &&
+	    !pdd_aging_look(scanner->priv.aging, age, scanner->priv.epoch,
+			    item->priv.node.checksum, scanner->priv.max_period)) {
+		item_counts(item)->pages_skipped++;
+		return;
+	}
+	worker->priv.batch[worker->priv.nbatch] = item;
+	worker->priv.contents[worker->priv.nbatch] = content;
+	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
+		pddi_look_flush(scanner, worker);
+}
+
+/* Nothing to read there. */
+static void look_nothing(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
+{
+	if (item_state(item) == ITEM_ZERO)
+		return;
+	pddi_item_detach(scanner, item, reason);
+	pddi_item_reset(item, reason);
+}
+
+/* Not to be touched: it leaves the index, so that no search finds it. What it shares it keeps. */
+static void look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
+{
+	if (item_state(item) == ITEM_SHARER || item_state(item) == ITEM_ZERO)
+		return;
+	pddi_item_detach(scanner, item, reason);
+	item_set_due(item, false);
+}
+
+void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
+	       uint64_t first, const struct pdd_view *view)
+{
+	const unsigned char *content = view->content;
+
+	for (uint64_t i = 0; i < view->npages; i++) {
+		struct pdd_item *item = pddi_item_at(region, first + i);
+
+		switch ((enum pdd_page_kind)view->kind) {
+		case PDD_PAGE_PRIVATE:
+			look_private(scanner, worker, item, content + i * scanner->priv.page_size);
+			break;
+		case PDD_PAGE_SHARED:
+			if (item_state(item) != ITEM_SHARER)
+				look_refused(scanner, item, PDD_REASON_FOREIGN_FRAME);
+			break;
+		case PDD_PAGE_ABSENT:
+			look_nothing(scanner, item, PDD_REASON_ABSENT);
+			break;
+		case PDD_PAGE_ZERO:
+			look_nothing(scanner, item, PDD_REASON_KERNEL_ZERO);
+			break;
+		case PDD_PAGE_REFUSED:
+			look_refused(scanner, item, (enum pdd_reason)view->reason);
+			break;
+		}
+	}
+}
