@@ -123,14 +123,15 @@ static int check_item(struct pdd_item *item, const struct pdd_region *region, ui
 {
 	enum item_state state = item_state(item);
 	uint64_t *gauge = state_gauge(counts, state);
+	const struct pdd_frame *frame = item->priv.node.u.member.owner; /* of a sharer */
 
 	if (item->priv.region != region || item_page(item) != page)
 		return broken(why, "check: an item does not know its page");
 	if (state == ITEM_PENDING)
 		return broken(why, "check: a decision outlived its step");
-	if (state == ITEM_SHARER && item_frame(item)->priv.domain != region->priv.space->priv.domain)
+	if (state == ITEM_SHARER && frame->priv.domain != region->priv.space->priv.domain)
 		return broken(why, "check: an item shares a frame of another domain");
-	if (state == ITEM_SHARER && item_frame(item)->priv.node.checksum != item->priv.node.checksum)
+	if (state == ITEM_SHARER && frame->priv.node.checksum != item->priv.node.checksum)
 		return broken(why, "check: an item shares a frame of another checksum");
 	if (gauge)
 		++*gauge;

@@ -40,18 +40,12 @@
 #endif
 
 /*
- * EUCLEAN, "structure needs cleaning": what every pdd_x_check returns, negated, for a broken
- * invariant. The core includes no <errno.h>, which freestanding implementations need not have.
- */
-#define PDDI_EUCLEAN 117
-
-/*
  * The struct of the type `type` whose member `member` `ptr` points to. A pointer to another type
  * than the member's does not compile; the operand that proves it is never evaluated. `type` may be
  * const-qualified, and should be if the member is.
  */
-#define pddi_container_of(ptr, type, member)                                                       \
-	((type *)(void *)((uintptr_t)(1 ? (ptr) : &((type *)NULL)->member) -                       \
+#define pddi_container_of(ptr, type, member)                                 \
+	((type *)(void *)((uintptr_t)(1 ? (ptr) : &((type *)NULL)->member) - \
 			  offsetof(type, member)))
 
 #endif

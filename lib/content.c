@@ -70,7 +70,7 @@ static inline int order(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-/* If the difference that ended the skipping is written away meanwhile, the loop goes on by words. */
+/* If the difference that ended the skipping is written away meanwhile, this goes on by words. */
 int pddi_content_compare(const void *a, const void *b, size_t size)
 {
 	const word *wa = a, *wb = b;
@@ -90,15 +90,13 @@ bool pddi_content_equal(const void *a, const void *b, size_t size)
 {
 	const word *wa = a, *wb = b;
 	size_t nwords = size / sizeof(word);
-	size_t i = skip_equal_blocks(wa, wb, nwords);
-	uint64_t difference = 0;
 
 	PDD_ASSERT(size % sizeof(word) == 0);
-	if (nwords - i >= BLOCK_WORDS)
-		return false;
-	for (; i < nwords; i++)
-		difference |= load(wa + i) ^ load(wb + i);
-	return difference == 0;
+	for (size_t i = skip_equal_blocks(wa, wb, nwords); i < nwords; i++) {
+		if (load(wa + i) != load(wb + i))
+			return false;
+	}
+	return true;
 }
 
 /*

@@ -10,6 +10,7 @@
 enum {
 	FRAME_DUP = 1u << 0,    /* hangs off a leader */
 	FRAME_LISTED = 1u << 1, /* in the index, or a dup of one that is */
+	FRAME_GONE = 1u << 2,   /* said its embedder; promised places are only given back */
 };
 
 static inline void item_list_insert(struct pdd_item **head, struct pdd_item *item)

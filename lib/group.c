@@ -150,7 +150,13 @@ void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group
 		/* Nobody is left to share with: the page takes the twin's place in the index. */
 		before = item_reason(item);
 		pddi_pending_cancel(scanner, item, before);
-		item_set_due(item, !pddi_search_insert(scanner, item, PDD_REASON_UNIQUE));
+		if (pddi_search_insert(scanner, item, PDD_REASON_UNIQUE)) {
+			item_set_due(item, false);
+		} else {
+			/* Another one of its key is there already: to be compared with. */
+			item_set_due(item, true);
+			item->priv.word |= ITEM_COLLIDES;
+		}
 	}
 }
 

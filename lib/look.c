@@ -89,6 +89,8 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	enum item_state state = item_state(item);
 
 	item_counts(item)->pages_scanned++;
+	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
+		return;
 	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
 	    checksum->class_ != item_class(item)) {
 		remember(scanner, item, checksum);
@@ -96,8 +98,14 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 			return;
 	}
 	item_set_due(item, false);
-	if (state == ITEM_INDEXED)
-		return;
+	if (state == ITEM_INDEXED) {
+		if (pddi_search_is_alone(item))
+			return;
+		/* Among collisions the order is only as good as the contents when they were
+		 * inserted: searching anew, with compares, finds what was missed, and heals it. */
+		pddi_item_detach(scanner, item, item_reason(item));
+		item->priv.word |= ITEM_COLLIDES;
+	}
 	if (checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner))
 		decide(worker, item);
 	else
@@ -182,6 +190,9 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 	for (uint64_t i = 0; i < view->npages; i++) {
 		struct pdd_item *item = pddi_item_at(region, first + i);
 
+		/* The twin of a page that stands before it: decided, and to be held and compared. */
+		if (item_state(item) == ITEM_PENDING)
+			continue;
 		switch ((enum pdd_page_kind)view->kind) {
 		case PDD_PAGE_PRIVATE:
 			look_private(scanner, worker, item, content + i * scanner->priv.page_size);

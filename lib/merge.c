@@ -58,6 +58,12 @@ static void cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, u
 	}
 }
 
+/* Whether the frame that an item was to share is gone. */
+static bool is_frame_gone(const struct pdd_item *item)
+{
+	return is_pending(item) && item_frame(item)->priv.flags & FRAME_GONE;
+}
+
 /* Whether a held page is what it is to be replaced by. */
 static bool is_equal(struct pdd_scanner *scanner, const struct pdd_item *item, const void *content)
 {
@@ -66,6 +72,8 @@ static bool is_equal(struct pdd_scanner *scanner, const struct pdd_item *item, c
 
 	if (!is_pending(item))
 		return pddi_content_class(content, size) == PDD_CLASS_ZERO;
+	if (is_frame_gone(item))
+		return false;
 	shared = pddi_frame_content(scanner, item_frame(item));
 	if (!shared) {
 		pddi_stable_gone(scanner, item_frame(item));
@@ -80,8 +88,7 @@ static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, c
 {
 	struct pdd_checksum now;
 
-	if ((is_pending(item) && !pddi_frame_content(scanner, item_frame(item))) ||
-	    pddi_checksum(scanner, &now, content) != 0) {
+	if (is_frame_gone(item) || pddi_checksum(scanner, &now, content) != 0) {
 		cancel(scanner, &item, 1, PDD_REASON_HOOK_FAILED);
 	} else if (now.value == item->priv.node.checksum) {
 		scanner->priv.stats.collisions++;
@@ -141,6 +148,25 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	}
 }
 
+/* The end of the longest run of equal pages of one sort. */
+static uint64_t equal_run(struct pdd_scanner *scanner, struct pdd_item *const *items,
+			  const unsigned char *content, uint64_t begin, uint64_t n)
+{
+	size_t size = scanner->priv.page_size;
+	bool pending = is_pending(items[begin]);
+	uint64_t end = begin;
+
+	while (end < n && is_pending(items[end]) == pending &&
+	       is_equal(scanner, items[end], content + end * size))
+		end++;
+	/* A frame that turned out to be gone may be that of pages before, too. */
+	if (end < n && is_frame_gone(items[end]))
+		for (uint64_t i = begin; i < end; i++)
+			if (is_frame_gone(items[i]))
+				end = i;
+	return end;
+}
+
 /* Compare and replace pages that are held. */
 static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		       struct pdd_region *region, struct pdd_item *const *items,
@@ -152,13 +178,10 @@ static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	while (begin < n) {
 		bool pending = is_pending(items[begin]);
 
-		/* The longest run of equal pages of one sort; then the page that ended it. */
-		for (end = begin; end < n && is_pending(items[end]) == pending; end++)
-			if (!is_equal(scanner, items[end], content + end * size))
-				break;
+		end = equal_run(scanner, items, content, begin, n);
 		if (end > begin)
 			map_run(scanner, worker, region, &items[begin], end - begin);
-		if (end < n && is_pending(items[end]) == pending) {
+		if (end < n && is_pending(items[end]) == pending) { /* it ended the run */
 			settle_unequal(scanner, items[end], content + end * size);
 			scanner->priv.ops.release(scanner->priv.ctx, region,
 						  item_page(items[0]) + end, 1);

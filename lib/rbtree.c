@@ -31,11 +31,13 @@
  */
 #include <pagededup/rbtree.h>
 
+#include <errno.h>
+
 #include "check_internal.h"
 
 #define RED ((uintptr_t)1)
 #define TAG_SHIFT 1
-#define WORD_BITS ((uintptr_t)7) /* of a parent word: colour and tag; the others are the address */
+#define WORD_BITS ((uintptr_t)7) /* colour and tag; the others are the address */
 
 _Static_assert((PDD_RB_TAG_MAX << TAG_SHIFT | RED) == WORD_BITS, "colour and tag fill three bits");
 
@@ -446,5 +448,5 @@ int64_t pdd_rb_check(const struct pdd_rbroot *root, const char **why)
 
 	if (why)
 		*why = wrong;
-	return wrong ? -(int64_t)PDDI_EUCLEAN : nodes;
+	return wrong ? -(int64_t)EUCLEAN : nodes;
 }

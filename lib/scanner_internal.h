@@ -94,6 +94,8 @@ enum search_result {
 enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_node **node,
 			       struct pdd_index_slot *slot, struct pdd_item *item,
 			       const void *content);
+/* Whether no other item has the key of one in the index. */
+bool pddi_search_is_alone(const struct pdd_item *item);
 /* Put a SEEN item into the index if no other item of its key is there; says whether. */
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item,
 			enum pdd_reason reason);

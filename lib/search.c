@@ -194,6 +194,18 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 	return search_items(scanner, node, slot, item, content);
 }
 
+bool pddi_search_is_alone(const struct pdd_item *item)
+{
+	const struct pdd_index_node *node = &item->priv.node;
+	const struct pdd_rbnode *rb = pdd_rb_prev(&node->u.rb);
+	const struct pdd_index_node *prev = (const struct pdd_index_node *)(const void *)rb;
+
+	if (prev && prev->checksum == node->checksum && pdd_index_kind(prev) != PDD_KIND_FRAME &&
+	    pddi_node_domain(prev) == pddi_node_domain(node))
+		return false;
+	return !has_equal_behind(node);
+}
+
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
 {
 	struct search_key key = {

@@ -219,6 +219,7 @@ void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, stru
 	struct pdd_stats *stats = &scanner->priv.stats;
 
 	PDD_ASSERT(frame->priv.nreserved > 0);
+	PDD_INVARIANT(!(frame->priv.flags & FRAME_GONE));
 	if (frame->priv.nsharers == 0)
 		stats->pages_shared++;
 	else
@@ -254,6 +255,7 @@ void pddi_stable_leave(struct pdd_scanner *scanner, struct pdd_item *item, enum 
 
 void pddi_stable_gone(struct pdd_scanner *scanner, struct pdd_frame *frame)
 {
+	frame->priv.flags |= FRAME_GONE;
 	if (frame->priv.flags & FRAME_LISTED)
 		unlist(scanner, frame);
 	while (frame->priv.sharers) {

@@ -24,19 +24,14 @@ struct pdd_item {
 	} priv;
 };
 
-/**
- * 512 neighbouring pages, 64 bytes: the unit in which steps claim and hold pages, and in which
- * items come.
- */
+/** 512 neighbouring pages, 64 bytes: the unit in which a step works on pages and holds them. */
 struct pdd_extent {
 	struct {
-		struct pdd_item *items; /* of its pages; NULL while there are none */
-		struct pdd_extent *next; /* live extents of the region, for items on demand */
-		struct pdd_extent **pprev;
-		uint32_t claimed; /* one step at a time reads or holds its pages */
-		uint16_t unsettled; /* items that a pass must come by: neither indexed nor shared */
-		uint16_t due;       /* items to be looked at in the next pass whatever their age */
-		uint64_t reserved[4];
+		struct pdd_item *items; /* of its pages */
+		uint16_t unsettled;     /* items that are neither indexed, shared, zero nor absent */
+		uint16_t due;           /* items to be looked at in the next pass, at any age */
+		uint32_t reserved32;
+		uint64_t reserved64[6];
 	} priv;
 };
 

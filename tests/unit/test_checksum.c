@@ -24,7 +24,7 @@
 #define SIZE_MAX_TESTED 65536u
 #define NSECRETS 4u
 
-static const size_t sizes[] = {8,   16,  24,  32,   48,	  64,	 128,	192,
+static const size_t sizes[] = {8,   16,	 24,  32,   48,	  64,	 128,	192,
 			       248, 256, 512, 4096, 8192, 16384, 32768, SIZE_MAX_TESTED};
 
 #define NSIZES (sizeof(sizes) / sizeof(sizes[0]))

@@ -61,36 +61,41 @@ static void assert_as_memcmp(const unsigned char *a, const unsigned char *b, siz
 	assert_int_equal(pddi_content_equal(b, a, size), expected == 0);
 }
 
-/* The first difference is at each place; bytes after it say the opposite, if there are any. */
+/* All bytes are equal, or no two words nearby are: either hides other wrong comparisons. */
+static void fill_both(unsigned char *a, unsigned char *b, size_t size, bool flat)
+{
+	for (size_t i = 0; i < size; i++)
+		a[i] = b[i] = (unsigned char)(flat ? 0x55 : i % 8 ? i % 251 : i / 8);
+}
+
+/* A difference in this byte alone, then also in the next one or the last, saying the opposite. */
+static void differ_at(unsigned char *a, unsigned char *b, size_t size, size_t at, unsigned mask)
+{
+	size_t later[] = {at + 1, size - 1};
+
+	b[at] = (unsigned char)(a[at] ^ mask);
+	assert_as_memcmp(a, b, size);
+	for (unsigned i = 0; i < 2 && at + 1 < size; i++) {
+		b[later[i]] = a[at] < b[at] ? 0 : 0xff;
+		assert_as_memcmp(a, b, size);
+		b[later[i]] = a[later[i]];
+	}
+	b[at] = a[at];
+}
+
 static void test_every_first_difference(void **unused)
 {
-	static const unsigned char pairs[][2] = {{0, 1}, {0x7f, 0x80}, {0, 0xff}, {0x80, 0}};
-
 	(void)unused;
-	for (size_t s = 0; s < NSIZES; s++) {
-		size_t size = sizes[s];
+	for (size_t s = 0; s < 2 * NSIZES; s++) {
+		size_t size = sizes[s / 2];
 		unsigned char *a = ends[0] - size, *b = ends[1] - size;
 
-		memset(a, 0x55, size);
-		memset(b, 0x55, size);
+		fill_both(a, b, size, s % 2);
 		assert_as_memcmp(a, b, size);
 		for (size_t at = 0; at < size; at++) {
-			for (size_t pair = 0; pair < sizeof(pairs) / sizeof(pairs[0]); pair++) {
-				a[at] = pairs[pair][0];
-				b[at] = pairs[pair][1];
-				assert_as_memcmp(a, b, size);
-				if (at + 1 == size)
-					continue;
-				a[at + 1] = pairs[pair][1];
-				b[at + 1] = pairs[pair][0];
-				assert_as_memcmp(a, b, size);
-				a[size - 1] = pairs[pair][1];
-				b[size - 1] = pairs[pair][0];
-				assert_as_memcmp(a, b, size);
-				a[at + 1] = b[at + 1] = 0x55;
-				a[size - 1] = b[size - 1] = 0x55;
-			}
-			a[at] = b[at] = 0x55;
+			differ_at(a, b, size, at, 0x01);
+			differ_at(a, b, size, at, 0x80);
+			differ_at(a, b, size, at, 0xff);
 		}
 		assert_as_memcmp(a, b, size);
 	}
@@ -105,12 +110,11 @@ static void test_every_alignment(void **unused)
 			size_t size = 200;
 			unsigned char *a = ends[0] - size - shift_a, *b = ends[1] - size - shift_b;
 
-			memset(a, 1, size);
-			memset(b, 1, size);
+			fill_both(a, b, size, false);
 			assert_as_memcmp(a, b, size);
-			b[size - 1] = 2;
+			b[size - 1] ^= 2;
 			assert_as_memcmp(a, b, size);
-			a[3] = 3;
+			a[3] ^= 3;
 			assert_as_memcmp(a, b, size);
 		}
 	}

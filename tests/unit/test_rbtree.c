@@ -57,13 +57,15 @@ static void insert(struct pdd_rbroot *root, struct entry *entry)
 	pdd_rb_link(root, &entry->node, parent, slot, entry->tag);
 }
 
-/* A tree of the keys 0 .. n-1 in entries of an array, in ascending order, all of the tag 0. */
-static void plant(struct pdd_rbroot *root, struct entry *entries, unsigned n)
+/* A tree of the keys 0 .. n-1 in entries of an array, inserted in this order or the reverse. */
+static void plant(struct pdd_rbroot *root, struct entry *entries, unsigned n, bool reverse)
 {
 	root->node = NULL;
 	for (unsigned i = 0; i < n; i++) {
-		entries[i] = (struct entry){.key = i};
-		insert(root, &entries[i]);
+		struct entry *entry = &entries[reverse ? n - 1 - i : i];
+
+		*entry = (struct entry){.key = (uint64_t)(entry - entries)};
+		insert(root, entry);
 	}
 }
 
@@ -173,15 +175,11 @@ static unsigned height(const struct pdd_rbnode *node)
 static void test_height(void **unused)
 {
 	static struct entry entries[4095];
-	struct pdd_rbroot root = {NULL};
+	struct pdd_rbroot root;
 
 	(void)unused;
-	for (unsigned descending = 0; descending < 2; descending++) {
-		root.node = NULL;
-		for (unsigned i = 0; i < 4095; i++) {
-			entries[i] = (struct entry){.key = descending ? 4095 - i : i};
-			insert(&root, &entries[i]);
-		}
+	for (unsigned reverse = 0; reverse < 2; reverse++) {
+		plant(&root, entries, 4095, reverse);
 		assert_int_equal(pdd_rb_check(&root, NULL), 4095);
 		assert_in_range(height(root.node), 12, 24);
 	}
@@ -195,7 +193,7 @@ static void test_replace_everywhere(void **unused)
 
 	(void)unused;
 	for (unsigned victim = 0; victim < 15; victim++) {
-		plant(&root, entries, 15);
+		plant(&root, entries, 15, false);
 		for (unsigned i = 0; i < 15; i++)
 			sorted[i] = &entries[i];
 		other = (struct entry){.key = victim, .tag = PDD_RB_TAG_MAX};
@@ -225,7 +223,7 @@ static void test_check_finds_corruption(void **unused)
 	uintptr_t word;
 
 	(void)unused;
-	plant(&root, entries, 31);
+	plant(&root, entries, 31, false);
 	assert_int_equal(pdd_rb_check(&root, NULL), 31);
 	top = root.node;
 	left = top->left;
@@ -264,9 +262,10 @@ static void test_check_ends_on_cycles(void **unused)
 	struct pdd_rbroot root;
 
 	(void)unused;
-	plant(&root, entries, 31);
+	plant(&root, entries, 31, false);
 	for (unsigned i = 0; i < 31; i++) {
-		struct pdd_rbnode *node = &entries[i].node, *left = node->left, *right = node->right;
+		struct pdd_rbnode *node = &entries[i].node;
+		struct pdd_rbnode *left = node->left, *right = node->right;
 
 		for (unsigned j = 0; j < 31; j++) {
 			if (&entries[j].node != left) {
@@ -292,7 +291,7 @@ static void test_check_finds_every_flipped_colour(void **unused)
 	unsigned pairs = 0, heights = 0;
 
 	(void)unused;
-	plant(&root, entries, 40);
+	plant(&root, entries, 40, false);
 	for (unsigned i = 0; i < 40; i++) {
 		const char *why = NULL;
 
@@ -306,6 +305,32 @@ static void test_check_finds_every_flipped_colour(void **unused)
 	assert_int_equal(pairs + heights, 39); /* and the root */
 }
 
+/* A red leaf below each red leaf, on either side: nothing but the red pair is wrong. */
+static void test_check_finds_red_pairs(void **unused)
+{
+	struct entry entries[40], extra = {.key = 0};
+	struct pdd_rbroot root;
+	unsigned found = 0;
+
+	(void)unused;
+	plant(&root, entries, 40, false);
+	for (unsigned i = 0; i < 40; i++) {
+		struct pdd_rbnode *leaf = &entries[i].node;
+
+		if (!(leaf->parent & RED) || leaf->left || leaf->right)
+			continue;
+		extra.node = (struct pdd_rbnode){.parent = (uintptr_t)leaf | RED};
+		leaf->left = &extra.node;
+		assert_broken(&root, "a red node has a red child");
+		leaf->left = NULL;
+		leaf->right = &extra.node;
+		assert_broken(&root, "a red node has a red child");
+		leaf->right = NULL;
+		found++;
+	}
+	assert_true(found > 0);
+}
+
 /* A lost subtree: its black height is missed; only a red leaf can go unseen, but is not counted. */
 static void test_check_misses_no_subtree(void **unused)
 {
@@ -313,7 +338,7 @@ static void test_check_misses_no_subtree(void **unused)
 	struct pdd_rbroot root;
 
 	(void)unused;
-	plant(&root, entries, 40);
+	plant(&root, entries, 40, false);
 	for (unsigned i = 0; i < 40; i++) {
 		struct pdd_rbnode *node = &entries[i].node;
 		struct pdd_rbnode *parent = (struct pdd_rbnode *)(node->parent & ~(uintptr_t)7);
@@ -339,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_check_finds_corruption),
 		cmocka_unit_test(test_check_ends_on_cycles),
 		cmocka_unit_test(test_check_finds_every_flipped_colour),
+		cmocka_unit_test(test_check_finds_red_pairs),
 		cmocka_unit_test(test_check_misses_no_subtree),
 	};
 	const char *seed = getenv("PDD_SEED");

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * added.c - adding and removing memory: one space with one region each.
+ *
+ * Invariants
+ *  1. A memory is in `memories` if and only if the scanner knows its space and region.
+ *  2. The layout lock is held exclusively while the scanner is told, as ops.h wants it.
+ *  3. A failure to add leaves nothing but, at most, the range without huge pages.
+ *
+ * Items and extents are mapped, not allocated: those of pages that nobody touches cost nothing.
+ *
+ * Locking: the deduplicator's `lock`. Complexity: adding reads the mappings of the process up to the
+ * range and the page tables of those before it (smaps is the only place that tells their flags);
+ * removing is O(pages).
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+
+#include "dedup_internal.h"
+
+static uint64_t extents_bytes(const struct pdd_linux_memory *memory)
+{
+	return pdd_region_extents(memory->npages) * sizeof(struct pdd_extent);
+}
+
+static uint64_t items_bytes(const struct pdd_linux_memory *memory)
+{
+	return memory->npages * sizeof(struct pdd_item);
+}
+
+static void memory_free(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
+{
+	if (memory->area)
+		pddi_store_area_drop(&dedup->store, memory->area);
+	pddi_pages_free(memory->items, items_bytes(memory));
+	pddi_pages_free(memory->extents, extents_bytes(memory));
+	pddi_memory_fini(memory);
+	pthread_rwlock_destroy(&memory->layout);
+	pddi_pages_free(memory, sizeof(*memory));
+}
+
+uint64_t pddi_added_resident(const struct pdd_linux_memory *memory, const struct pddi_pagemap *map)
+{
+	return sizeof(*memory) + pddi_pagemap_resident(map, memory->items, items_bytes(memory)) +
+	       pddi_pagemap_resident(map, memory->extents, extents_bytes(memory)) +
+	       pddi_pagemap_resident(map, memory->bits, pddi_memory_bytes(memory));
+}
+
+/* What a memory needs, nothing of it known to the scanner yet. 0 or -errno. */
+static int memory_make(struct pdd_linux *dedup, struct pdd_linux_memory **out, void *start,
+		       uint64_t npages, uint32_t flags)
+{
+	struct pdd_linux_memory *memory = pddi_pages_alloc(sizeof(*memory));
+	int error;
+
+	if (!memory)
+		return -ENOMEM;
+	pthread_rwlock_init(&memory->layout, NULL);
+	memory->dedup = dedup;
+	error = pddi_memory_init(memory, start, npages, dedup->page_shift, flags);
+	if (!error) {
+		memory->extents = pddi_pages_alloc(extents_bytes(memory));
+		memory->items = pddi_pages_alloc(items_bytes(memory));
+		error = memory->extents && memory->items
+				? pddi_store_area_add(&dedup->store, &memory->area, npages)
+				: -ENOMEM;
+	}
+	if (error) {
+		memory_free(dedup, memory);
+		return error;
+	}
+	*out = memory;
+	return 0;
+}
+
+bool pddi_added_overlaps(const struct pdd_linux *dedup, uintptr_t start, uintptr_t end)
+{
+	const struct pdd_linux_memory *memory;
+
+	for (memory = dedup->memories; memory; memory = memory->next) {
+		uintptr_t from = (uintptr_t)memory->start;
+
+		if (start < from + (memory->npages << memory->page_shift) && from < end)
+			return true;
+	}
+	return false;
+}
+
+/* Make the scanner know it. 0 or -errno. */
+static int introduce(struct pdd_linux *dedup, struct pdd_linux_memory *memory, uint32_t domain)
+{
+	int error;
+
+	pthread_rwlock_wrlock(&memory->layout);
+	error = pdd_space_add(&dedup->scanner, &memory->space, domain);
+	if (!error) {
+		error = pdd_region_add(&memory->space, &memory->region,
+				       (uintptr_t)memory->start >> memory->page_shift,
+				       memory->npages, memory->extents, memory->items);
+		if (error)
+			(void)pdd_space_remove(&memory->space);
+	}
+	pthread_rwlock_unlock(&memory->layout);
+	return error;
+}
+
+/* No huge pages any more: what would be merged in them would have to be split. 0 or -errno. */
+static int forbid_huge_pages(struct pdd_linux_memory *memory)
+{
+	if (!madvise(memory->start, memory->npages << memory->page_shift, MADV_NOHUGEPAGE))
+		memory->flags |= PDDI_MEMORY_NOHUGEPAGE;
+	else if (errno != EINVAL) /* a kernel without them */
+		return -errno;
+	return 0;
+}
+
+int pddi_added_make(struct pdd_linux *dedup, struct pdd_linux_memory **out, uint32_t domain,
+		    void *start, size_t length)
+{
+	struct pdd_linux_memory *memory;
+	uint32_t flags;
+	int error;
+
+	error = pddi_mappings_inspect(&flags, (uintptr_t)start, (uintptr_t)start + length);
+	if (!error)
+		error = memory_make(dedup, &memory, start, length >> dedup->page_shift, flags);
+	if (error)
+		return error;
+	error = forbid_huge_pages(memory);
+	if (!error)
+		error = introduce(dedup, memory, domain);
+	if (error) {
+		memory_free(dedup, memory);
+		return error;
+	}
+	memory->next = dedup->memories;
+	memory->pprev = &dedup->memories;
+	if (memory->next)
+		memory->next->pprev = &memory->next;
+	dedup->memories = memory;
+	*out = memory;
+	return 0;
+}
+
+void pddi_added_forget(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
+{
+	pthread_rwlock_wrlock(&memory->layout);
+	(void)pdd_region_remove(&memory->region);
+	(void)pdd_space_remove(&memory->space);
+	pthread_rwlock_unlock(&memory->layout);
+	*memory->pprev = memory->next;
+	if (memory->next)
+		memory->next->pprev = memory->pprev;
+	memory_free(dedup, memory);
+}
+
+int pddi_added_unmerge(struct pdd_linux_memory *memory)
+{
+	int64_t done;
+
+	pthread_rwlock_wrlock(&memory->layout);
+	done = pdd_region_unmerge(&memory->region, 0, memory->npages);
+	pthread_rwlock_unlock(&memory->layout);
+	return done < 0 ? (int)done : 0;
+}

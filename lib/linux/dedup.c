@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * dedup.c - linux/dedup.h: a scanner bound to the adapter's hooks, and the memory added to it.
+ *
+ * Invariants
+ *  1. Every public call that changes or reads the scanner holds `lock`; nothing is held (hold.c)
+ *     and nothing is left to be punched when it is released.
+ *  2. Memory that is not in `memories` shows no frame of a living store, except after a destroy
+ *     that could not copy everything: the store then keeps the blocks of all frames that are left,
+ *     and the kernel frees them with their last mapping.
+ *  3. Everything the deduplicator is made of lies in mappings of its own, never on the heap.
+ *
+ * Hard case: fork. A child inherits the descriptors, but they still mean its parent: a step in the
+ * child would move the parent's pages. So all calls but destroy are refused there, and destroy only
+ * forgets.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "dedup_internal.h"
+
+#define DEFAULT_EXPECTED_PAGES (UINT64_C(1) << 20)
+#define MAX_EXPECTED_PAGES (UINT64_C(1) << 40)
+
+/* --- creation --- */
+
+/* A copy of the options, whatever version of them the caller knows. 0 or -EINVAL. */
+static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_options *options)
+{
+	const uint32_t known = PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE;
+	const unsigned char *bytes = (const unsigned char *)options;
+	size_t i;
+
+	memset(copy, 0, sizeof(*copy));
+	if (!options)
+		return 0;
+	if (options->size < sizeof(options->size))
+		return -EINVAL;
+	for (i = sizeof(*copy); i < options->size; i++)
+		if (bytes[i])
+			return -EINVAL;
+	memcpy(copy, options, options->size < sizeof(*copy) ? options->size : sizeof(*copy));
+	if (copy->flags & ~known || copy->max_page_sharing == 1)
+		return -EINVAL;
+	return 0;
+}
+
+static int init_roots(struct pdd_linux *dedup, uint64_t expected)
+{
+	uint64_t pages = expected ? expected : DEFAULT_EXPECTED_PAGES;
+
+	if (pages > MAX_EXPECTED_PAGES)
+		pages = MAX_EXPECTED_PAGES;
+	dedup->nroots = UINT64_C(1) << (63 - __builtin_clzll(pages));
+	dedup->roots = pddi_pages_alloc(dedup->nroots * sizeof(struct pdd_rbroot));
+	return dedup->roots ? 0 : -ENOMEM;
+}
+
+static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options *options)
+{
+	unsigned char secret[PDD_SECRET_LEN_MAX];
+	struct pdd_scanner_options scanner = {
+		.size = sizeof(scanner),
+		.page_shift = dedup->page_shift,
+		.flags = options->keep_zero_pages ? PDD_SCANNER_KEEP_ZERO_PAGES : 0,
+		.roots = dedup->roots,
+		.nroots = dedup->nroots,
+		.secret = secret,
+		.secret_len = sizeof(secret),
+		.max_page_sharing = options->max_page_sharing,
+		.aging = options->aging,
+	};
+	struct pdd_ops ops;
+	size_t filled = 0;
+	int error;
+
+	while (filled < sizeof(secret)) {
+		ssize_t n = getrandom(secret + filled, sizeof(secret) - filled, 0);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		filled += n > 0 ? (size_t)n : 0;
+	}
+	pddi_hooks_get(&ops, options->trace != NULL);
+	error = pdd_scanner_init(&dedup->scanner, &ops, dedup, &scanner);
+	explicit_bzero(secret, sizeof(secret));
+	return error;
+}
+
+static void free_parts(struct pdd_linux *dedup)
+{
+	pddi_store_fini(&dedup->store);
+	pddi_hold_fini(&dedup->hold);
+	pddi_probe_fini(&dedup->probe);
+	pddi_pages_free(dedup->roots, dedup->nroots * sizeof(struct pdd_rbroot));
+	pthread_mutex_destroy(&dedup->lock);
+	pddi_pages_free(dedup, sizeof(*dedup));
+}
+
+static int init_parts(struct pdd_linux *dedup, const struct pdd_linux_options *options)
+{
+	int error;
+
+	dedup->page_shift = (uint32_t)__builtin_ctzl((unsigned long)sysconf(_SC_PAGESIZE));
+	dedup->owner = getpid();
+	dedup->trace = options->trace;
+	dedup->trace_ctx = options->trace_ctx;
+	dedup->store.fd = -1;
+	pddi_probe_init(&dedup->probe);
+	dedup->map = (struct pddi_pagemap){
+		.fd = dedup->probe.pagemap_fd,
+		.scan = dedup->probe.facilities.pagemap_scan,
+		.vector = PDDI_PAGEMAP_VECTOR,
+		.page_shift = dedup->page_shift,
+	};
+	error = pddi_hold_init(&dedup->hold, &dedup->probe, &dedup->map, dedup->page_shift,
+			       options->flags);
+	if (!error)
+		error = pddi_store_init(&dedup->store, dedup->page_shift);
+	if (!error)
+		error = pddi_budget_init(&dedup->budget, options->max_mappings);
+	if (!error)
+		error = init_roots(dedup, options->expected_pages);
+	if (!error)
+		error = init_scanner(dedup, options);
+	return error;
+}
+
+int pdd_linux_create(struct pdd_linux **out, const struct pdd_linux_options *options)
+{
+	struct pdd_linux_options copy;
+	struct pdd_linux *dedup;
+	int error = copy_options(&copy, options);
+
+	if (error)
+		return error;
+	dedup = pddi_pages_alloc(sizeof(*dedup));
+	if (!dedup)
+		return -ENOMEM;
+	pthread_mutex_init(&dedup->lock, NULL);
+	error = init_parts(dedup, &copy);
+	if (error) {
+		free_parts(dedup);
+		return error;
+	}
+	*out = dedup;
+	return 0;
+}
+
+/* Enter a call. 0, or -ECHILD in a child of fork. */
+static int enter(struct pdd_linux *dedup)
+{
+	if (dedup->owner != getpid())
+		return -ECHILD;
+	pthread_mutex_lock(&dedup->lock);
+	return 0;
+}
+
+static void leave(struct pdd_linux *dedup)
+{
+	pddi_hold_flush(&dedup->hold);
+	pddi_store_flush(&dedup->store);
+	pthread_mutex_unlock(&dedup->lock);
+}
+
+/* --- memory --- */
+
+int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **memory, uint32_t domain,
+		  void *start, size_t length)
+{
+	uintptr_t from = (uintptr_t)start;
+	uintptr_t mask = ((uintptr_t)1 << dedup->page_shift) - 1;
+	int error;
+
+	if (!length || (from | length) & mask || from + length < from ||
+	    length >> dedup->page_shift > PDD_REGION_PAGES_MAX)
+		return -EINVAL;
+	error = enter(dedup);
+	if (error)
+		return error;
+	error = pddi_added_overlaps(dedup, from, from + length)
+			? -EINVAL
+			: pddi_added_make(dedup, memory, domain, start, length);
+	leave(dedup);
+	return error;
+}
+
+int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
+{
+	int error = enter(dedup);
+
+	if (error)
+		return error;
+	error = pddi_added_unmerge(memory);
+	if (!error)
+		pddi_added_forget(dedup, memory);
+	leave(dedup);
+	return error;
+}
+
+void pdd_linux_destroy(struct pdd_linux *dedup)
+{
+	bool ours;
+
+	if (!dedup)
+		return;
+	ours = dedup->owner == getpid();
+	/* What cannot be copied, or is shown to a parent, keeps its frames. */
+	if (!ours)
+		dedup->store.keep_blocks = true;
+	while (dedup->memories) {
+		if (ours && pddi_added_unmerge(dedup->memories))
+			dedup->store.keep_blocks = true;
+		pddi_added_forget(dedup, dedup->memories);
+	}
+	free_parts(dedup);
+}
+
+/* --- work --- */
+
+int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds)
+{
+	struct pdd_budget budget = { .pages = pages };
+	int result = enter(dedup);
+
+	if (result)
+		return result;
+	if (nanoseconds) {
+		uint64_t now = pddi_now_ns();
+
+		budget.deadline_ns = now + nanoseconds < now ? UINT64_MAX : now + nanoseconds;
+	}
+	result = pdd_scanner_step(&dedup->scanner, &dedup->worker, &budget);
+	leave(dedup);
+	return result;
+}
+
+/* --- what it tells --- */
+
+int pdd_linux_stats(struct pdd_linux *dedup, struct pdd_stats *stats)
+{
+	int result = enter(dedup);
+
+	if (result)
+		return result;
+	result = pdd_scanner_stats(&dedup->scanner, stats);
+	leave(dedup);
+	return result;
+}
+
+int pdd_linux_memory_counts(struct pdd_linux *dedup, const struct pdd_linux_memory *memory,
+			    struct pdd_counts *counts)
+{
+	int result = enter(dedup);
+
+	if (result)
+		return result;
+	result = pdd_space_counts(&memory->space, counts);
+	leave(dedup);
+	return result;
+}
+
+const struct pdd_linux_facilities *pdd_linux_facilities(const struct pdd_linux *dedup)
+{
+	return &dedup->probe.facilities;
+}
+
+struct mapping_count {
+	const struct pdd_linux *dedup;
+	struct pdd_linux_usage *usage;
+};
+
+static void count_mapping(void *ctx, uintptr_t start, uintptr_t end)
+{
+	struct mapping_count *count = ctx;
+
+	count->usage->mappings++;
+	if (pddi_added_overlaps(count->dedup, start, end))
+		count->usage->memory_mappings++;
+}
+
+/* What the items and roots take that were touched, and all the rest. */
+static uint64_t metadata_bytes(const struct pdd_linux *dedup)
+{
+	const struct pddi_pagemap *map = &dedup->map;
+	const struct pdd_linux_memory *memory;
+	uint64_t bytes = sizeof(*dedup) + dedup->store.metadata_bytes;
+
+	bytes += pddi_pagemap_resident(map, dedup->roots,
+				       dedup->nroots * sizeof(struct pdd_rbroot));
+	for (memory = dedup->memories; memory; memory = memory->next)
+		bytes += pddi_added_resident(memory, map);
+	return bytes;
+}
+
+int pdd_linux_usage(struct pdd_linux *dedup, struct pdd_linux_usage *usage)
+{
+	struct mapping_count count = { .dedup = dedup, .usage = usage };
+	int64_t bytes;
+	int error = enter(dedup);
+
+	if (error)
+		return error;
+	memset(usage, 0, sizeof(*usage));
+	pddi_store_flush(&dedup->store);
+	bytes = pddi_store_bytes(&dedup->store);
+	usage->frames = dedup->store.nframes;
+	usage->store_bytes = bytes > 0 ? (uint64_t)bytes : 0;
+	usage->metadata_bytes = metadata_bytes(dedup);
+	error = pddi_mappings_walk(count_mapping, &count);
+	leave(dedup);
+	return error;
+}
+
+static int broken(const char **why, const char *text)
+{
+	if (why)
+		*why = text;
+	return -EUCLEAN;
+}
+
+int pdd_linux_check(struct pdd_linux *dedup, const char **why)
+{
+	const struct pdd_linux_memory *memory;
+	int error = enter(dedup);
+
+	if (error)
+		return error;
+	error = pdd_scanner_check(&dedup->scanner, why);
+	if (!error)
+		error = pddi_store_check(&dedup->store, why);
+	if (!error && dedup->hold.memory)
+		error = broken(why, "pages are held between two calls");
+	for (memory = dedup->memories; !error && memory; memory = memory->next) {
+		uint64_t framed = pddi_memory_next_framed(memory, 0, memory->npages);
+
+		if (framed != pddi_bits_next(memory->framed, 0, memory->npages, true))
+			error = broken(why, "the hints of a memory lie");
+	}
+	leave(dedup);
+	return error;
+}

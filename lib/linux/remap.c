@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * remap.c - put frames and zero pages in the place of held pages, and take them away again.
+ *
+ * Invariants
+ *  1. Only held pages are replaced, and their hold ends after the new mapping stands: who waits sees
+ *     the old content (the same bytes) or its own write on top of it, never anything else.
+ *  2. A new mapping gets the flags that the memory had when it was added: not inherited by fork, not
+ *     dumped, no huge pages, accounting. (A new mapping starts without any.)
+ *  3. A failure changes nothing: the kernel checks its limit of mappings before it unmaps, and the
+ *     budget keeps us below. A page that was moved away is then still in the staging area.
+ *  4. A page's bit in `framed` changes together with its mapping.
+ *
+ * Mappings are private and writable: the kernel copies on the first write, by itself. They are
+ * populated for reading at once. MAP_POPULATE would populate for writing, that is, copy everything;
+ * MADV_POPULATE_READ maps what is shared. Later write protection of such a range then finds
+ * pages and leaves no markers (view.c tells what those do).
+ *
+ * Zero pages need no mapping where the page lay in anonymous memory. While it is held by a move
+ * nothing stands at its place; UFFDIO_ZEROPAGE puts the kernel's zero page there, so that readers
+ * cost no memory either: some kernels answer a read of an empty place with a page of its own.
+ *
+ * Hard case: giving back copies (unmerge) under writers. Reading and writing back a word would lose
+ * what is written between; MADV_POPULATE_WRITE lets the kernel copy, as a first write does, and
+ * needs no further mapping, so it works at the limit too. The pages stay in the mapping of the
+ * store, as copies.
+ *
+ * Cost: mmap, madvise and what the end of a hold costs for each run of neighbouring frames.
+ */
+#define _GNU_SOURCE 1
+#include "remap.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "uapi.h"
+#include "uffd.h"
+
+/* mmap in the middle of a mapping leaves its head and its tail. */
+#define MAPPINGS_PER_REMAP 2
+
+static int new_mapping_flags(const struct pdd_linux_memory *memory)
+{
+	return MAP_FIXED | MAP_PRIVATE |
+	       (memory->flags & PDDI_MEMORY_NORESERVE ? MAP_NORESERVE : 0);
+}
+
+/* Renew what a new mapping does not inherit. Cannot fail on a mapping that we just made. */
+static void renew_flags(const struct pdd_linux_memory *memory, void *start, size_t length,
+			bool anonymous)
+{
+	if (memory->flags & PDDI_MEMORY_DONTFORK)
+		(void)madvise(start, length, MADV_DONTFORK);
+	if (memory->flags & PDDI_MEMORY_DONTDUMP)
+		(void)madvise(start, length, MADV_DONTDUMP);
+	/* No huge page ever lies in a private mapping of the store. */
+	if (anonymous && memory->flags & PDDI_MEMORY_NOHUGEPAGE)
+		(void)madvise(start, length, MADV_NOHUGEPAGE);
+}
+
+/* Replace pages by a mapping of the store, or by anonymous memory (fd -1). 0 or -errno. */
+static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memory, uint64_t first,
+		 uint64_t npages, int fd, uint64_t place)
+{
+	void *start = pddi_memory_address(memory, first);
+	size_t length = (size_t)npages << memory->page_shift;
+	int flags = new_mapping_flags(memory) | (fd < 0 ? MAP_ANONYMOUS : 0);
+
+	if (!pddi_budget_take(budget, MAPPINGS_PER_REMAP))
+		return -ENOSPC;
+	if (mmap(start, length, PROT_READ | PROT_WRITE, flags, fd,
+		 (off_t)(place << memory->page_shift)) == MAP_FAILED) {
+		uint64_t count;
+		int error = -errno;
+
+		pddi_budget_give(budget, MAPPINGS_PER_REMAP);
+		/* The kernel says ENOMEM for its limit too. */
+		if (error == -ENOMEM && !pddi_mappings_count(&count) &&
+		    count + MAPPINGS_PER_REMAP > pddi_mappings_max())
+			error = -ENOSPC;
+		return error;
+	}
+	renew_flags(memory, start, length, fd < 0);
+	return 0;
+}
+
+/* How many of the frames from the first on stand at neighbouring places. */
+static uint64_t neighbours(struct pdd_frame *const *frames, uint64_t nframes)
+{
+	uint64_t place = pddi_frame_place(frames[0]);
+	uint64_t n = 1;
+
+	while (n < nframes && pddi_frame_place(frames[n]) == place + n)
+		n++;
+	return n;
+}
+
+int pddi_frames_map(struct pddi_hold *hold, struct pddi_budget *budget,
+		    const struct pddi_store *store, struct pdd_linux_memory *memory, uint64_t first,
+		    struct pdd_frame *const *frames, uint64_t npages)
+{
+	uint64_t done = 0;
+
+	if (!pddi_hold_covers(hold, memory, first, npages))
+		return -EINVAL;
+	while (done < npages) {
+		uint64_t n = neighbours(frames + done, npages - done);
+		void *start = pddi_memory_address(memory, first + done);
+		int error = remap(budget, memory, first + done, n, store->fd,
+				  pddi_frame_place(frames[done]));
+
+		if (error)
+			return done ? (int)done : error;
+		pddi_memory_set_framed(memory, first + done, n, true);
+		pddi_hold_end(hold, first + done, n, true);
+		/* Should it fail, the first access pays for it. */
+		(void)madvise(start, (size_t)n << memory->page_shift, MADV_POPULATE_READ);
+		done += n;
+	}
+	return (int)done;
+}
+
+/* Zero pages [first, first + n), all of them moved away, or all in a mapping of the store, or
+ * neither. 0 or -errno. */
+static int zero_run(struct pddi_hold *hold, struct pddi_budget *budget,
+		    struct pdd_linux_memory *memory, uint64_t first, uint64_t n)
+{
+	int error;
+
+	if (pddi_bit_test(memory->framed, first)) {
+		error = remap(budget, memory, first, n, -1, 0);
+		if (error)
+			return error;
+		pddi_memory_set_framed(memory, first, n, false);
+		pddi_hold_end(hold, first, n, true);
+		return 0;
+	}
+	if (pddi_hold_is_staged(hold, first))
+		pddi_uffd_zero(hold->probe->uffd, pddi_memory_address(memory, first), n,
+			       memory->page_shift);
+	else if (madvise(pddi_memory_address(memory, first), (size_t)n << memory->page_shift,
+			 MADV_DONTNEED))
+		return -errno;
+	pddi_hold_end(hold, first, n, false);
+	return 0;
+}
+
+int pddi_zero_map(struct pddi_hold *hold, struct pddi_budget *budget,
+		  struct pdd_linux_memory *memory, uint64_t first, uint64_t npages)
+{
+	uint64_t done, n;
+
+	if (!pddi_hold_covers(hold, memory, first, npages))
+		return -EINVAL;
+	for (done = 0; done < npages; done += n) {
+		uint64_t page = first + done;
+		bool framed = pddi_bit_test(memory->framed, page);
+		int error;
+
+		/* Anonymous pages are all held in one way. */
+		n = pddi_bits_next(memory->framed, page, first + npages, !framed) - page;
+		error = zero_run(hold, budget, memory, page, n);
+		if (error)
+			return done ? (int)done : error;
+	}
+	return (int)done;
+}
+
+int pddi_frames_unmap(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages)
+{
+	size_t page_size = (size_t)1 << memory->page_shift;
+	uint64_t done;
+
+	if (!madvise(pddi_memory_address(memory, first), npages << memory->page_shift,
+		     MADV_POPULATE_WRITE))
+		return (int)npages;
+	/* How far it came is not told. Pages that have their copy already cost little. */
+	for (done = 0; done < npages; done++)
+		if (madvise(pddi_memory_address(memory, first + done), page_size,
+			    MADV_POPULATE_WRITE))
+			return done ? (int)done : errno == EFAULT ? -ENOMEM : -errno;
+	return (int)done;
+}

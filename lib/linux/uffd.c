@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * uffd.c - the calls on a userfaultfd that holding needs; see uffd.h.
+ *
+ * What they have in common: a call does a prefix and says so or not; EAGAIN means that the address
+ * space was changing or a page was locked, and that the call may be repeated. Some of them want the
+ * whole range to lie in one mapping. The halves of a range are tried then, so that a boundary costs
+ * log2(npages) further calls and the usual case nothing.
+ */
+#define _GNU_SOURCE 1
+#include "uffd.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "uapi.h"
+
+int pddi_uffd_register(int uffd, void *start, uint64_t npages, uint32_t page, uint64_t mode)
+{
+	struct uffdio_register arg = {
+		.range = { .start = (uintptr_t)start, .len = npages << page },
+		.mode = mode,
+	};
+
+	return ioctl(uffd, UFFDIO_REGISTER, &arg) ? -errno : 0;
+}
+
+int pddi_uffd_unregister(int uffd, void *start, uint64_t npages, uint32_t page)
+{
+	struct uffdio_range range = { .start = (uintptr_t)start, .len = npages << page };
+	int tries;
+
+	for (tries = 0; ioctl(uffd, UFFDIO_UNREGISTER, &range); tries++) {
+		if ((errno != ENOMEM && errno != EAGAIN && errno != EINTR) ||
+		    tries == PDDI_BUSY_TRIES)
+			return -errno;
+		sched_yield();
+	}
+	return 0;
+}
+
+void pddi_uffd_wake(int uffd, void *start, uint64_t npages, uint32_t page)
+{
+	struct uffdio_range range = { .start = (uintptr_t)start, .len = npages << page };
+
+	(void)ioctl(uffd, UFFDIO_WAKE, &range);
+}
+
+int pddi_uffd_protect(int uffd, void *start, uint64_t npages, uint32_t page, bool on)
+{
+	struct uffdio_writeprotect arg = {
+		.range = { .start = (uintptr_t)start, .len = npages << page },
+		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : UFFDIO_WRITEPROTECT_MODE_DONTWAKE,
+	};
+	int tries;
+
+	for (tries = 0; ioctl(uffd, UFFDIO_WRITEPROTECT, &arg); tries++) {
+		uint64_t half = npages / 2;
+		int error = -errno;
+
+		if ((error == -ENOENT || error == -EINVAL) && half) {
+			error = pddi_uffd_protect(uffd, start, half, page, on);
+			if (error && on)
+				return error;
+			return pddi_uffd_protect(uffd, (unsigned char *)start + (half << page),
+						 npages - half, page, on);
+		}
+		if ((error != -EAGAIN && error != -EINTR) || (on && tries == PDDI_BUSY_TRIES))
+			return error;
+		sched_yield();
+	}
+	return 0;
+}
+
+int pddi_uffd_move(int uffd, void *to, void *from, uint64_t npages, uint32_t page)
+{
+	struct uffdio_move arg = {
+		.dst = (uintptr_t)to,
+		.src = (uintptr_t)from,
+		.len = npages << page,
+		.mode = UFFDIO_MOVE_MODE_DONTWAKE,
+	};
+	int tries = 0;
+
+	while (ioctl(uffd, UFFDIO_MOVE, &arg)) {
+		if (arg.move > 0)
+			return (int)(arg.move >> page);
+		if (errno == EINVAL && npages > 1) {
+			npages /= 2;
+			arg.len = npages << page;
+		} else if (errno == EAGAIN && tries++ < PDDI_BUSY_TRIES) {
+			sched_yield();
+		} else {
+			return -errno;
+		}
+		arg.move = 0;
+	}
+	return (int)npages;
+}
+
+void pddi_uffd_zero(int uffd, void *start, uint64_t npages, uint32_t page)
+{
+	struct uffdio_zeropage arg = {
+		.range = { .start = (uintptr_t)start, .len = npages << page },
+		.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE,
+	};
+	int tries = 0;
+
+	while (ioctl(uffd, UFFDIO_ZEROPAGE, &arg)) {
+		if (errno != EAGAIN || tries++ == PDDI_BUSY_TRIES)
+			return;
+		if (arg.zeropage > 0) {
+			arg.range.start += (uint64_t)arg.zeropage;
+			arg.range.len -= (uint64_t)arg.zeropage;
+		}
+		arg.zeropage = 0;
+	}
+}
+
+int pddi_uffd_copy(int uffd, void *to, const void *from, uint32_t page)
+{
+	struct uffdio_copy arg = {
+		.dst = (uintptr_t)to,
+		.src = (uintptr_t)from,
+		.len = UINT64_C(1) << page,
+		.mode = UFFDIO_COPY_MODE_DONTWAKE,
+	};
+
+	return ioctl(uffd, UFFDIO_COPY, &arg) ? -errno : 0;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rig.h - the adapter's parts put together without an engine, for tests that drive the hooks
+ * themselves.
+ */
+#ifndef TESTS_LINUX_RIG_H
+#define TESTS_LINUX_RIG_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "content.h"
+#include "linux/hold.h"
+#include "linux/mappings.h"
+#include "linux/probe.h"
+#include "linux/remap.h"
+#include "linux/store.h"
+#include "linux/view.h"
+
+#define PAGE ((size_t)4096)
+#define SKIPPED 77
+
+struct rig {
+	struct pddi_probe probe;
+	struct pddi_pagemap map;
+	struct pddi_hold hold;
+	struct pddi_store store;
+	struct pddi_budget budget;
+	struct pdd_linux_memory memory;
+};
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* xorshift64 */
+static inline uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+static inline uint64_t test_seed(void)
+{
+	const char *text = getenv("PDD_SEED");
+	uint64_t seed = text ? strtoull(text, NULL, 0) : now_ns() | 1;
+
+	printf("seed %llu (PDD_SEED)\n", (unsigned long long)seed);
+	return seed ? seed : 1;
+}
+
+static inline void rig_add_memory(struct rig *rig, struct pdd_linux_memory *memory,
+				  uint64_t npages)
+{
+	void *start = mmap(NULL, npages * PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint32_t flags;
+
+	assert_ptr_not_equal(start, MAP_FAILED);
+	memset(memory, 0, sizeof(*memory));
+	(void)madvise(start, npages * PAGE, MADV_NOHUGEPAGE);
+	assert_int_equal(
+		pddi_mappings_inspect(&flags, (uintptr_t)start, (uintptr_t)start + npages * PAGE), 0);
+	assert_int_equal(pddi_memory_init(memory, start, npages, 12,
+					  flags | PDDI_MEMORY_NOHUGEPAGE),
+			 0);
+	assert_int_equal(pddi_store_area_add(&rig->store, &memory->area, npages), 0);
+}
+
+static inline void rig_drop_memory(struct rig *rig, struct pdd_linux_memory *memory)
+{
+	pddi_store_area_drop(&rig->store, memory->area);
+	munmap(memory->start, memory->npages * PAGE);
+	pddi_memory_fini(memory);
+}
+
+static inline void rig_init(struct rig *rig, uint64_t npages, uint32_t flags)
+{
+	memset(rig, 0, sizeof(*rig));
+	pddi_probe_init(&rig->probe);
+	rig->map = (struct pddi_pagemap){
+		.fd = rig->probe.pagemap_fd,
+		.scan = rig->probe.facilities.pagemap_scan,
+		.vector = PDDI_PAGEMAP_VECTOR,
+		.page_shift = 12,
+	};
+	assert_int_equal(pddi_hold_init(&rig->hold, &rig->probe, &rig->map, 12, flags), 0);
+	assert_int_equal(pddi_store_init(&rig->store, 12), 0);
+	assert_int_equal(pddi_budget_init(&rig->budget, 0), 0);
+	rig_add_memory(rig, &rig->memory, npages);
+}
+
+static inline void rig_fini(struct rig *rig)
+{
+	rig_drop_memory(rig, &rig->memory);
+	pddi_store_fini(&rig->store);
+	pddi_hold_fini(&rig->hold);
+	pddi_probe_fini(&rig->probe);
+}
+
+/* Frames with the contents of pages of the memory, at their places if they are free. */
+static inline int rig_create(struct rig *rig, struct pdd_frame **frames, uint64_t first, uint32_t n)
+{
+	struct pdd_frame_wish wishes[PDD_EXTENT_PAGES];
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		wishes[i] = (struct pdd_frame_wish){
+			.content = pddi_memory_address(&rig->memory, first + i),
+			.region = &rig->memory.region,
+			.page = first + i,
+		};
+	return pddi_store_create(&rig->store, frames, wishes, n);
+}
+
+static inline int rig_hold(struct rig *rig, struct pdd_view *views, uint32_t nviews, uint64_t first,
+			   uint64_t n)
+{
+	return pddi_hold_get(&rig->hold, &rig->memory, views, nviews, first, n);
+}
+
+static inline int rig_map(struct rig *rig, uint64_t first, struct pdd_frame *const *frames,
+			  uint64_t n)
+{
+	return pddi_frames_map(&rig->hold, &rig->budget, &rig->store, &rig->memory, first, frames,
+			       n);
+}
+
+static inline int rig_zero(struct rig *rig, uint64_t first, uint64_t n)
+{
+	return pddi_zero_map(&rig->hold, &rig->budget, &rig->memory, first, n);
+}
+
+/* Merge pages with frames of their own content: nobody may be writing them. */
+static inline void rig_merge(struct rig *rig, struct pdd_frame **frames, uint64_t first, uint32_t n)
+{
+	struct pdd_view views[1];
+
+	assert_int_equal(rig_create(rig, frames, first, n), (int)n);
+	assert_int_equal(rig_hold(rig, views, 1, first, n), 1);
+	assert_int_equal(views[0].kind, PDD_PAGE_PRIVATE);
+	assert_int_equal(views[0].npages, n);
+	assert_int_equal(rig_map(rig, first, frames, n), (int)n);
+}
+
+/* What stands at one page. */
+static inline enum pdd_page_kind rig_kind(struct rig *rig, uint64_t page)
+{
+	struct pdd_view view;
+
+	assert_int_equal(pddi_view_get(&rig->map, &rig->memory, &view, 1, page, 1), 1);
+	return (enum pdd_page_kind)view.kind;
+}
+
+#endif

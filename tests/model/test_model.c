@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_model.c - random operations on simulated memory, whatever fails and whoever writes meanwhile.
+ *
+ * The model is the expected content of each page, which no operation of the library may change.
+ * After every operation sim_verify() compares all of it and walks all structures. At the end, in a
+ * quiet phase without failures, everything that can be shared must become so: of each content and
+ * domain what KSM's formula says.
+ *
+ * PDD_SEED gives the first seed, PDD_ROUNDS the number of rounds, a seed each.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "item_internal.h"
+#include "sim.h"
+
+#define ROUNDS 400u
+#define OPERATIONS 400u
+#define CONTENTS 8u
+#define DOMAINS 2u
+#define SPACES_MAX 4u
+#define REGIONS_MAX 3u /* of a space */
+
+struct model {
+	double write_chance; /* at each hook */
+	uint64_t ncontents;
+	bool writing;
+	bool gone_frames;
+};
+
+/* The contents: zero, same-filled ones, others. */
+static uint64_t content(uint64_t i)
+{
+	if (i == 0)
+		return 0;
+	return i < 3 ? i | SIM_FILLED : i;
+}
+
+static struct sim_space *pick_space(struct sim *sim)
+{
+	uint64_t n = 0;
+
+	for (struct sim_space *space = sim->spaces; space; space = space->next)
+		n++;
+	if (n == 0)
+		return NULL;
+	n = sim_random(sim, n);
+	for (struct sim_space *space = sim->spaces;; space = space->next)
+		if (n-- == 0)
+			return space;
+}
+
+static uint64_t count_regions(const struct sim_space *space)
+{
+	uint64_t n = 0;
+
+	for (const struct sim_region *region = space->regions; region; region = region->next)
+		n++;
+	return n;
+}
+
+static struct sim_region *pick_region(struct sim *sim)
+{
+	struct sim_space *space = pick_space(sim);
+	uint64_t n = space ? count_regions(space) : 0;
+
+	if (n == 0)
+		return NULL;
+	n = sim_random(sim, n);
+	for (struct sim_region *region = space->regions;; region = region->next)
+		if (n-- == 0)
+			return region;
+}
+
+static void write_somewhere(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+	struct model *model = sim->test;
+
+	if (region)
+		sim_write(region, sim_random(sim, region->npages),
+			  content(sim_random(sim, model->ncontents)));
+}
+
+/* Another thread writes between two hooks, or while one is about to act. */
+static void at_hook(struct sim *sim, enum sim_hook hook, bool before)
+{
+	struct model *model = sim->test;
+
+	if (sim->stepping && !model->writing &&
+	    (double)sim_random(sim, 1u << 20) < model->write_chance * (1u << 20)) {
+		model->writing = true;
+		write_somewhere(sim);
+		model->writing = false;
+	}
+}
+
+/* ---- operations ---- */
+
+static void run_of_equal_pages(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+	struct model *model = sim->test;
+	uint64_t first, n, i = sim_random(sim, model->ncontents);
+
+	if (!region)
+		return;
+	first = sim_random(sim, region->npages);
+	n = 1 + sim_random(sim, region->npages - first);
+	while (n--)
+		sim_write(region, first++, content(i++ % model->ncontents));
+}
+
+static void discard_somewhere(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+
+	if (region)
+		sim_discard(region, sim_random(sim, region->npages));
+}
+
+static void refuse_somewhere(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+	struct sim_page *page;
+
+	if (!region)
+		return;
+	page = &region->pages[sim_random(sim, region->npages)];
+	page->refuse = sim_random(sim, 3) ? PDD_REASON_NONE : PDD_REASON_EXCLUDED;
+	page->hold_refuse = sim_random(sim, 3) ? PDD_REASON_NONE : PDD_REASON_PINNED;
+}
+
+static void lock_or_unlock(struct sim *sim)
+{
+	struct sim_space *space = pick_space(sim);
+
+	if (space)
+		space->busy = sim_random(sim, 3) == 0;
+}
+
+static void unmerge_somewhere(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+	uint64_t first;
+
+	if (!region)
+		return;
+	first = sim_random(sim, region->npages);
+	sim_unmerge(region, first, 1 + sim_random(sim, region->npages - first));
+}
+
+static void add_region(struct sim *sim)
+{
+	struct sim_space *space = pick_space(sim);
+	uint64_t npages = sim_random(sim, 40) ? 1 + sim_random(sim, 40) : 513 + sim_random(sim, 9);
+
+	if (space && count_regions(space) < REGIONS_MAX)
+		sim_region_add(space, npages);
+}
+
+static void remove_region(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+
+	if (region && sim_random(sim, 2))
+		sim_unmerge(region, 0, region->npages);
+	if (region)
+		sim_region_remove(region);
+}
+
+static void add_or_remove_space(struct sim *sim)
+{
+	uint64_t n = 0;
+
+	for (struct sim_space *space = sim->spaces; space; space = space->next)
+		n++;
+	if (n < SPACES_MAX && sim_random(sim, 3))
+		sim_region_add(sim_space_add(sim, (uint32_t)sim_random(sim, DOMAINS)),
+			       1 + sim_random(sim, 40));
+	else if (n > 1 && sim_random(sim, 3) == 0)
+		sim_space_remove(pick_space(sim));
+}
+
+/* The embedder loses a frame: its content is gone for the library, pages still show it. */
+static void lose_frame(struct sim *sim)
+{
+	const struct model *model = sim->test;
+
+	if (model->gone_frames && sim->frames && !sim->frames->freed)
+		sim->frames->gone = true;
+}
+
+static void operate(struct sim *sim)
+{
+	uint64_t dice = sim_random(sim, 100);
+
+	if (dice < 40)
+		write_somewhere(sim);
+	else if (dice < 45)
+		run_of_equal_pages(sim);
+	else if (dice < 48)
+		discard_somewhere(sim);
+	else if (dice < 52)
+		refuse_somewhere(sim);
+	else if (dice < 56)
+		lock_or_unlock(sim);
+	else if (dice < 59)
+		unmerge_somewhere(sim);
+	else if (dice < 61)
+		add_region(sim);
+	else if (dice < 62)
+		remove_region(sim);
+	else if (dice < 64)
+		add_or_remove_space(sim);
+	else if (dice < 66)
+		lose_frame(sim);
+	else if (dice < 90)
+		sim_step(sim, 1 + sim_random(sim, 20));
+	else
+		sim_step(sim, UINT64_MAX);
+	sim_verify(sim);
+}
+
+/* ---- the quiet phase ---- */
+
+/* No failure, no lock, no writer any more; pages that show lost frames get their own memory. */
+static void calm(struct sim *sim)
+{
+	sim->fail_chance = 0;
+	sim->partial = false;
+	sim->at = NULL;
+	for (struct sim_frame *frame = sim->frames; frame; frame = frame->next)
+		frame->dropped |= frame->gone;
+	for (struct sim_space *space = sim->spaces; space; space = space->next) {
+		space->busy = false;
+		for (struct sim_region *region = space->regions; region; region = region->next) {
+			for (uint64_t i = 0; i < region->npages; i++) {
+				struct sim_page *page = &region->pages[i];
+
+				page->refuse = page->hold_refuse = PDD_REASON_NONE;
+				if (page->frame && page->frame->dropped)
+					sim_write(region, i, page->expected);
+			}
+		}
+	}
+}
+
+/* Pages of this content and domain: how many there are, share a frame, are alone in the index. */
+struct tally {
+	uint64_t pages, sharing, unique;
+};
+
+static struct tally count(const struct sim *sim, uint32_t domain, uint64_t wanted)
+{
+	struct tally tally = { 0 };
+
+	for (const struct sim_space *space = sim->spaces; space; space = space->next) {
+		if (space->domain != domain)
+			continue;
+		for (const struct sim_region *r = space->regions; r; r = r->next) {
+			for (uint64_t i = 0; i < r->npages; i++) {
+				const struct sim_page *page = &r->pages[i];
+
+				if (page->expected != wanted || page->kind == PDD_PAGE_ABSENT ||
+				    page->kind == PDD_PAGE_ZERO)
+					continue;
+				tally.pages++;
+				tally.sharing += page->kind == PDD_PAGE_SHARED;
+				tally.unique += item_state(&r->items[i]) == ITEM_INDEXED;
+			}
+		}
+	}
+	return tally;
+}
+
+/* Frames that pages of this content and domain show, and the places that are free in them. */
+static uint64_t frames_of(const struct sim *sim, uint32_t domain, uint64_t wanted, uint64_t *free)
+{
+	unsigned char page[4096] __attribute__((aligned(64)));
+	uint64_t n = 0;
+
+	*free = 0;
+	sim_fill(sim, page, wanted);
+	for (const struct sim_frame *frame = sim->frames; frame; frame = frame->next) {
+		bool equal = frame->domain == domain && !frame->dropped;
+
+		for (size_t i = 0; equal && i < sim->page_size; i++)
+			equal = frame->data[i] == page[i];
+		n += equal;
+		*free += equal ? sim->scanner.priv.max_page_sharing - frame->maps : 0;
+	}
+	return n;
+}
+
+/* What is known of the pages of this content, for the reader of a failure. */
+static void show(const struct sim *sim, uint32_t domain, uint64_t wanted)
+{
+	for (const struct sim_space *space = sim->spaces; space; space = space->next)
+		for (const struct sim_region *r = space->regions; r; r = r->next)
+			for (uint64_t i = 0; i < r->npages; i++)
+				if (space->domain == domain && r->pages[i].expected == wanted &&
+				    r->pages[i].kind != PDD_PAGE_ABSENT)
+					print_error("page %" PRIu64 ": kind %d, state %d, age %u, %s%s%s\n",
+						    i, (int)r->pages[i].kind,
+						    (int)item_state(&r->items[i]),
+						    item_age(&r->items[i]),
+						    pdd_reason_name(sim_reason(r, i)),
+						    item_is_due(&r->items[i]) ? ", due" : "",
+						    item_collides(&r->items[i]) ? ", collides" : "");
+}
+
+/* Everything that can be shared is; exactly so: in as few frames as possible. */
+static void assert_shared(const struct sim *sim, uint32_t domain, uint64_t wanted, bool exactly)
+{
+	bool keeps_zero = sim->options.no_zero_map ||
+			  sim->options.flags & PDD_SCANNER_KEEP_ZERO_PAGES;
+	uint64_t limit = sim->scanner.priv.max_page_sharing, free, frames;
+	struct tally tally = count(sim, domain, wanted);
+
+	frames = frames_of(sim, domain, wanted, &free);
+	if (wanted == 0 && !keeps_zero)
+		assert_int_equal(tally.pages, 0);
+	if (tally.sharing != tally.pages &&
+	    (tally.sharing + 1 != tally.pages || free || tally.unique != 1)) {
+		show(sim, domain, wanted);
+		sim_fail("domain %u, content %" PRIu64 ": %" PRIu64 " of %" PRIu64
+			 " pages share, %" PRIu64 " unique, %" PRIu64 " places are free",
+			 domain, wanted, tally.sharing, tally.pages, tally.unique, free);
+	}
+	if (exactly && frames != tally.pages / limit + (tally.pages % limit >= 2))
+		sim_fail("%" PRIu64 " frames for %" PRIu64 " pages", frames, tally.pages);
+}
+
+static void assert_all_shared(const struct sim *sim, bool exactly)
+{
+	const struct model *model = sim->test;
+
+	for (uint32_t domain = 0; domain < DOMAINS; domain++)
+		for (uint64_t i = 0; i < model->ncontents; i++)
+			assert_shared(sim, domain, content(i), exactly);
+}
+
+static void quiet_phase(struct sim *sim)
+{
+	/* every page is looked at twice, and once more after what that brought about */
+	unsigned passes = 3 * sim->scanner.priv.max_period + 8;
+
+	if (!sim->spaces)
+		return;
+	calm(sim);
+	add_region(sim);
+	sim_passes(sim, passes);
+	assert_all_shared(sim, false);
+	for (struct sim_space *space = sim->spaces; space; space = space->next)
+		for (struct sim_region *region = space->regions; region; region = region->next)
+			assert_true(sim_unmerge(region, 0, region->npages) >= 0);
+	assert_int_equal(sim_stats(sim).pages_shared, 0);
+	sim_passes(sim, passes);
+	/* Under forced collisions a frame may be founded for pages that then turn out unequal, and
+	 * so pages of one content be spread over more frames than needed. */
+	assert_all_shared(sim, sim->options.checksum == SIM_CHECKSUM_DEFAULT);
+}
+
+/* ---- rounds ---- */
+
+static struct sim_options random_options(uint64_t seed)
+{
+	static const uint32_t shifts[] = { 3, 4, 6, 9, 12 };
+	uint64_t state = seed;
+
+	return (struct sim_options){
+		.page_shift = shifts[sim_random_of(&state) % 5],
+		.flags = (sim_random_of(&state) % 4 == 0 ? PDD_SCANNER_KEEP_ZERO_PAGES : 0) |
+			 (sim_random_of(&state) % 4 == 0 ? PDD_SCANNER_ONE_LOOK : 0),
+		.limit = 2 + (uint32_t)(sim_random_of(&state) % 5),
+		.nroots = UINT64_C(1) << sim_random_of(&state) % 7,
+		.aging = sim_random_of(&state) % 4 == 0 ? PDD_AGING_NONE : PDD_AGING_PHASE,
+		.max_period = UINT32_C(1) << sim_random_of(&state) % 7,
+		.checksum = seed % 2 ? SIM_CHECKSUM_DEFAULT
+				     : SIM_CHECKSUM_ZERO + sim_random_of(&state) % 2,
+		.no_zero_map = sim_random_of(&state) % 4 == 0,
+	};
+}
+
+static void one_round(uint64_t seed, unsigned operations)
+{
+	static const double chances[] = { 0, 0.01, 0.2 };
+	struct sim_options options = random_options(seed);
+	struct sim *sim = sim_create(&options);
+	struct model model = { 0 };
+
+	sim->random = seed;
+	sim->test = &model;
+	sim->at = at_hook;
+	sim->fail_chance = chances[sim_random(sim, 3)];
+	sim->partial = sim_random(sim, 2);
+	sim->max_views = sim_random(sim, 2) ? 0 : 1 + sim_random(sim, 3);
+	sim->single_views = sim_random(sim, 4) == 0;
+	model.write_chance = sim_random(sim, 2) ? 0 : 0.05;
+	model.gone_frames = sim_random(sim, 4) == 0;
+	model.ncontents = 2 + sim_random(sim, CONTENTS - 1);
+	if (options.checksum)
+		sim->fail_mask |= UINT64_C(1) << SIM_CHECKSUM;
+	if (model.gone_frames && sim_random(sim, 2))
+		sim->fail_mask |= UINT64_C(1) << SIM_FRAME_CONTENT;
+	while (operations--)
+		operate(sim);
+	quiet_phase(sim);
+	sim_destroy(sim);
+}
+
+static uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+	const char *value = getenv(name);
+
+	return value ? strtoull(value, NULL, 0) : otherwise;
+}
+
+static void test_rounds(void **unused)
+{
+	uint64_t seed = sim_seed(), rounds = from_environment("PDD_ROUNDS", ROUNDS);
+	bool loud = getenv("PDD_LOUD");
+
+	for (uint64_t i = 0; i < rounds; i++) {
+		if (loud)
+			fprintf(stderr, "seed %" PRIu64 "\n", seed + i);
+		sim_seed_set(seed + i);
+		one_round(seed + i, OPERATIONS);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rounds),
+	};
+
+	sim_seed();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * sim_hooks.c - the hooks of simulated memory, and the contract of ops.h checked at each call.
+ *
+ * A held page's bytes are moved to a staging place and its own memory is poisoned, so that reading
+ * it by its address shows at once. A write to it waits and is done when the hold ends.
+ */
+#include "sim.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POISON 0xa5
+
+static struct sim_region *region_of(struct pdd_region *region)
+{
+	return (struct sim_region *)(void *)region; /* first member */
+}
+
+static struct sim_space *space_of(struct pdd_space *space)
+{
+	return (struct sim_space *)(void *)space;
+}
+
+static struct sim_frame *frame_of_sim(struct pdd_frame *frame)
+{
+	return (struct sim_frame *)(void *)frame;
+}
+
+/* ---- what is common to all hooks ---- */
+
+static void enter(struct sim *sim, enum sim_hook hook, uint64_t npages)
+{
+	sim->calls[hook]++;
+	sim->now += sim->ns_per_hook + npages * sim->ns_per_page;
+	if (sim->at)
+		sim->at(sim, hook, true);
+}
+
+static void leave(struct sim *sim, enum sim_hook hook)
+{
+	if (sim->at)
+		sim->at(sim, hook, false);
+}
+
+static bool roll(struct sim *sim, double chance)
+{
+	return chance > 0 && (double)(sim_random(sim, 1u << 30)) < chance * (1u << 30);
+}
+
+/* Whether this call of a fallible hook is to fail. */
+static bool fails(struct sim *sim, enum sim_hook hook)
+{
+	if (!(sim->fail_mask >> hook & 1))
+		return false;
+	return ++sim->fallible == sim->fail_at || roll(sim, sim->fail_chance);
+}
+
+static int fail_errno(struct sim *sim)
+{
+	static const int errors[] = { 0, -EBUSY, -EAGAIN, -ENOMEM, -ENOSPC, -EIO };
+
+	if (sim->fail_errno)
+		return sim->fail_errno;
+	return errors[sim_random(sim, sizeof(errors) / sizeof(errors[0]))];
+}
+
+/* How much of a range is to be done. */
+static uint64_t part(struct sim *sim, uint64_t n)
+{
+	return sim->partial && n > 1 && roll(sim, 0.5) ? 1 + sim_random(sim, n - 1) : n;
+}
+
+static void check_range(struct sim *sim, const struct sim_region *region, uint64_t first,
+			uint64_t npages, bool locked)
+{
+	if (npages == 0 || first >= region->npages || npages > region->npages - first)
+		sim_fail("a range leaves its region");
+	if (first / PDD_EXTENT_PAGES != (first + npages - 1) / PDD_EXTENT_PAGES)
+		sim_fail("a range leaves its extent");
+	if (region->space->locked != locked)
+		sim_fail("a hook was called without its space's lock");
+	if (locked != sim->stepping)
+		sim_fail("a hook was called out of a step");
+}
+
+/* ---- locks ---- */
+
+static bool space_trylock(void *ctx, struct pdd_space *pdd_space)
+{
+	struct sim *sim = ctx;
+	struct sim_space *space = space_of(pdd_space);
+
+	enter(sim, SIM_TRYLOCK, 0);
+	if (space->locked)
+		sim_fail("a step tried a space that it holds");
+	if (sim->nlocks == 2)
+		sim_fail("a step holds more than two spaces");
+	if (space->busy || fails(sim, SIM_TRYLOCK))
+		return false;
+	space->locked = true;
+	sim->locks[sim->nlocks++] = space;
+	leave(sim, SIM_TRYLOCK);
+	return true;
+}
+
+static void space_unlock(void *ctx, struct pdd_space *pdd_space)
+{
+	struct sim *sim = ctx;
+	struct sim_space *space = space_of(pdd_space);
+
+	enter(sim, SIM_UNLOCK, 0);
+	if (!sim->nlocks || sim->locks[sim->nlocks - 1] != space)
+		sim_fail("locks are not released in reverse order");
+	if (sim->nholds)
+		sim_fail("a lock is released while pages are held");
+	space->locked = false;
+	sim->nlocks--;
+	leave(sim, SIM_UNLOCK);
+}
+
+/* ---- views ---- */
+
+static struct pdd_view view_of(struct sim_region *region, uint64_t page, bool hold)
+{
+	const struct sim_page *p = &region->pages[page];
+	struct pdd_view view = { .npages = 1, .kind = (uint8_t)p->kind };
+	enum pdd_reason refuse = p->refuse;
+
+	if (hold && !refuse)
+		refuse = p->hold_refuse;
+	if (refuse) {
+		view.kind = PDD_PAGE_REFUSED;
+		view.reason = (uint8_t)refuse;
+	} else if (p->kind == PDD_PAGE_PRIVATE) {
+		view.content = p->held ? p->held : sim_memory(region, page);
+	}
+	return view;
+}
+
+static bool continues(const struct sim *sim, const struct pdd_view *view,
+		      const struct pdd_view *next)
+{
+	if (sim->single_views || view->kind != next->kind || view->reason != next->reason)
+		return false;
+	return !view->content || (const unsigned char *)view->content +
+						 view->npages * sim->page_size ==
+					 (const unsigned char *)next->content;
+}
+
+/* Describe pages of a range; *npages becomes how many. */
+static uint32_t describe(struct sim_region *region, struct pdd_view *views, uint32_t nviews,
+			 uint64_t first, uint64_t *npages, bool hold)
+{
+	const struct sim *sim = region->space->sim;
+	uint64_t i = 0;
+	uint32_t n = 0;
+
+	if (sim->max_views && nviews > sim->max_views)
+		nviews = (uint32_t)sim->max_views;
+	for (; i < *npages; i++) {
+		struct pdd_view view = view_of(region, first + i, hold);
+
+		if (n && continues(sim, &views[n - 1], &view))
+			views[n - 1].npages++;
+		else if (n < nviews)
+			views[n++] = view;
+		else
+			break;
+	}
+	*npages = i;
+	return n;
+}
+
+/* A last view of absent pages reaches beyond the range. Where it ends. */
+static uint64_t reach_out(const struct sim_region *region, struct pdd_view *view, uint64_t end)
+{
+	if (view->kind != PDD_PAGE_ABSENT)
+		return end;
+	while (end < region->npages && region->pages[end].kind == PDD_PAGE_ABSENT &&
+	       !region->pages[end].refuse) {
+		view->npages++;
+		end++;
+	}
+	return end;
+}
+
+static int pages_get(void *ctx, struct pdd_region *pdd_region, struct pdd_view *views,
+		     uint32_t nviews, uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+	uint64_t asked = npages;
+	uint32_t n;
+
+	enter(sim, SIM_PAGES_GET, npages);
+	check_range(sim, region, first, npages, true);
+	if (sim->nholds)
+		sim_fail("pages_get while pages are held");
+	if (fails(sim, SIM_PAGES_GET))
+		return fail_errno(sim);
+	npages = part(sim, npages);
+	n = describe(region, views, nviews, first, &npages, false);
+	npages = reach_out(region, &views[n - 1], first + npages) - first;
+	if (npages > asked)
+		npages = asked;
+	for (uint64_t i = 0; i < npages; i++) {
+		region->pages[first + i].gets++;
+		sim->read_pages += region->pages[first + i].kind == PDD_PAGE_PRIVATE;
+	}
+	sim->ngets += npages;
+	leave(sim, SIM_PAGES_GET);
+	return (int)n;
+}
+
+static void pages_put(void *ctx, struct pdd_region *pdd_region, uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_PAGES_PUT, 0);
+	check_range(sim, region, first, npages, true);
+	for (uint64_t i = 0; i < npages; i++) {
+		if (!region->pages[first + i].gets)
+			sim_fail("pages_put of a page that was not got");
+		region->pages[first + i].gets--;
+	}
+	sim->ngets -= npages;
+	leave(sim, SIM_PAGES_PUT);
+}
+
+/* ---- hold ---- */
+
+static void hold_page(struct sim_region *region, uint64_t page, struct sim_staging *staging,
+		      uint64_t at)
+{
+	struct sim *sim = region->space->sim;
+	struct sim_page *p = &region->pages[page];
+
+	p->staging = staging;
+	p->held = staging->bytes + at * sim->page_size;
+	memcpy(p->held, sim_memory(region, page), sim->page_size);
+	memset(sim_memory(region, page), POISON, sim->page_size);
+	staging->npages++;
+	sim->nholds++;
+	sim->held_pages++;
+}
+
+/* A write that waited is done on the page that stands there now. */
+static void end_hold(struct sim *sim, struct sim_region *region, uint64_t page)
+{
+	struct sim_page *p = &region->pages[page];
+
+	memset(p->held, POISON, sim->page_size);
+	p->held = NULL;
+	if (--p->staging->npages == 0)
+		free(p->staging);
+	sim->nholds--;
+	if (p->write_waits) {
+		p->write_waits = false;
+		sim_write(region, page, p->waiting);
+	}
+}
+
+/* The page gets its content back. */
+static void undo_hold(struct sim_region *region, uint64_t page)
+{
+	struct sim *sim = region->space->sim;
+
+	memcpy(sim_memory(region, page), region->pages[page].held, sim->page_size);
+	end_hold(sim, region, page);
+}
+
+static int hold(void *ctx, struct pdd_region *pdd_region, struct pdd_view *views, uint32_t nviews,
+		uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+	struct sim_staging *staging;
+	uint64_t held;
+	uint32_t n;
+
+	enter(sim, SIM_HOLD, npages);
+	check_range(sim, region, first, npages, true);
+	if (sim->ngets)
+		sim_fail("hold before pages_put");
+	if (fails(sim, SIM_HOLD))
+		return fail_errno(sim);
+	npages = part(sim, npages);
+	staging = malloc(sizeof(*staging) + npages * sim->page_size);
+	staging->npages = 1; /* mine */
+	for (uint64_t i = 0; i < npages; i++) {
+		if (region->pages[first + i].held)
+			sim_fail("a page is held twice");
+		if (view_of(region, first + i, true).kind == PDD_PAGE_PRIVATE)
+			hold_page(region, first + i, staging, i);
+	}
+	held = npages;
+	n = describe(region, views, nviews, first, &npages, true);
+	for (uint64_t i = first + npages; i < first + held; i++)
+		if (region->pages[i].held)
+			undo_hold(region, i);
+	if (--staging->npages == 0)
+		free(staging);
+	leave(sim, SIM_HOLD);
+	return (int)n;
+}
+
+static struct sim_page *held_page(struct sim_region *region, uint64_t page)
+{
+	if (!region->pages[page].held)
+		sim_fail("page %" PRIu64 " is not held", page);
+	return &region->pages[page];
+}
+
+static void release(void *ctx, struct pdd_region *pdd_region, uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_RELEASE, 0);
+	check_range(sim, region, first, npages, true);
+	for (uint64_t i = first; i < first + npages; i++) {
+		held_page(region, i);
+		undo_hold(region, i);
+	}
+	leave(sim, SIM_RELEASE);
+}
+
+/* ---- frames ---- */
+
+/* The region whose page a wish's content is; it must be got. */
+static void check_wish(const struct sim *sim, const struct pdd_frame_wish *wish, uint32_t domain)
+{
+	uintptr_t at = (uintptr_t)wish->content;
+
+	for (const struct sim_space *space = sim->spaces; space; space = space->next) {
+		for (const struct sim_region *r = space->regions; r; r = r->next) {
+			uint64_t page = (at - (uintptr_t)r->memory) / sim->page_size;
+
+			if (at < (uintptr_t)r->memory || page >= r->npages)
+				continue;
+			if (!space->locked || !r->pages[page].gets)
+				sim_fail("a frame is copied from a page that was put");
+			if (space->domain != domain)
+				sim_fail("a frame is copied from another domain");
+			return;
+		}
+	}
+	sim_fail("a frame is copied from nowhere");
+}
+
+static int frames_create(void *ctx, struct pdd_frame **frames,
+			 const struct pdd_frame_wish *wishes, uint32_t nframes, uint32_t domain)
+{
+	struct sim *sim = ctx;
+	uint32_t n;
+
+	enter(sim, SIM_FRAMES_CREATE, nframes);
+	if (nframes == 0)
+		sim_fail("no frame wanted");
+	if (fails(sim, SIM_FRAMES_CREATE))
+		return fail_errno(sim);
+	n = (uint32_t)part(sim, nframes);
+	for (uint32_t i = 0; i < n; i++) {
+		struct sim_frame *frame;
+
+		check_wish(sim, &wishes[i], domain);
+		frame = sim_frame_create(sim, wishes[i].content, domain);
+		frames[i] = &frame->frame;
+	}
+	leave(sim, SIM_FRAMES_CREATE);
+	return (int)n;
+}
+
+static bool exists(const struct sim *sim, const struct sim_frame *frame)
+{
+	const struct sim_frame *f = sim->frames;
+
+	while (f && f != frame)
+		f = f->next;
+	return f;
+}
+
+static void check_frame(const struct sim *sim, const struct sim_frame *frame)
+{
+	if (!exists(sim, frame) || frame->freed || frame->foreign)
+		sim_fail("a frame is used after it was freed");
+}
+
+static int frames_map(void *ctx, struct pdd_region *pdd_region, uint64_t first,
+		      struct pdd_frame *const *frames, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_FRAMES_MAP, npages);
+	check_range(sim, region, first, npages, true);
+	for (uint64_t i = 0; i < npages; i++) {
+		struct sim_frame *frame = frame_of_sim(frames[i]);
+
+		check_frame(sim, frame);
+		if (frame->domain != region->space->domain)
+			sim_fail("a frame of another domain is to be mapped");
+		if (memcmp(held_page(region, first + i)->held, frame->data, sim->page_size) != 0)
+			sim_fail("a page is replaced by a frame of another content");
+	}
+	if (fails(sim, SIM_FRAMES_MAP))
+		return fail_errno(sim);
+	npages = part(sim, npages);
+	for (uint64_t i = 0; i < npages; i++) {
+		struct sim_page *p = held_page(region, first + i);
+
+		p->kind = PDD_PAGE_SHARED;
+		p->frame = frame_of_sim(frames[i]);
+		p->frame->maps++;
+		end_hold(sim, region, first + i);
+	}
+	leave(sim, SIM_FRAMES_MAP);
+	return (int)npages;
+}
+
+static int frames_unmap(void *ctx, struct pdd_region *pdd_region, uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_FRAMES_UNMAP, npages);
+	check_range(sim, region, first, npages, false);
+	if (fails(sim, SIM_FRAMES_UNMAP))
+		return fail_errno(sim);
+	npages = part(sim, npages);
+	for (uint64_t i = first; i < first + npages; i++)
+		if (region->pages[i].kind == PDD_PAGE_SHARED)
+			sim_write(region, i, region->pages[i].expected);
+	leave(sim, SIM_FRAMES_UNMAP);
+	return (int)npages;
+}
+
+static const void *frame_content(void *ctx, struct pdd_frame *pdd_frame)
+{
+	struct sim *sim = ctx;
+	struct sim_frame *frame = frame_of_sim(pdd_frame);
+
+	enter(sim, SIM_FRAME_CONTENT, 0);
+	check_frame(sim, frame);
+	if (frame->gone || fails(sim, SIM_FRAME_CONTENT)) {
+		frame->dropped |= !sim->verifying;
+		return NULL;
+	}
+	leave(sim, SIM_FRAME_CONTENT);
+	return frame->data;
+}
+
+static void frame_free(void *ctx, struct pdd_frame *pdd_frame)
+{
+	struct sim *sim = ctx;
+	struct sim_frame *frame = frame_of_sim(pdd_frame);
+
+	enter(sim, SIM_FRAME_FREE, 0);
+	check_frame(sim, frame);
+	if (frame->maps && !frame->dropped)
+		sim_fail("a frame is freed while pages show it");
+	memset(&frame->frame, POISON, sizeof(frame->frame));
+	frame->freed = true;
+	frame->dropped = true;
+	if (!frame->maps)
+		sim_frame_destroy(sim, frame);
+	leave(sim, SIM_FRAME_FREE);
+}
+
+static int zero_map(void *ctx, struct pdd_region *pdd_region, uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_ZERO_MAP, npages);
+	check_range(sim, region, first, npages, true);
+	for (uint64_t i = first; i < first + npages; i++)
+		for (size_t byte = 0; byte < sim->page_size; byte++)
+			if (held_page(region, i)->held[byte])
+				sim_fail("a page that is not zero is to be zeroed");
+	if (fails(sim, SIM_ZERO_MAP))
+		return fail_errno(sim);
+	npages = part(sim, npages);
+	for (uint64_t i = first; i < first + npages; i++) {
+		held_page(region, i)->kind = PDD_PAGE_ZERO;
+		end_hold(sim, region, i);
+	}
+	leave(sim, SIM_ZERO_MAP);
+	return (int)npages;
+}
+
+/* ---- others ---- */
+
+static int checksum(void *ctx, uint64_t *value, const void *content)
+{
+	struct sim *sim = ctx;
+	const unsigned char *bytes = content;
+	uint64_t sum = 0;
+
+	enter(sim, SIM_CHECKSUM, 0);
+	if (fails(sim, SIM_CHECKSUM))
+		return -EIO;
+	for (size_t i = 0; i < sim->page_size; i++)
+		sum = sum * 31 + bytes[i];
+	*value = sim->options.checksum == SIM_CHECKSUM_ZERO ? 0 : (sum ^ sum >> 7) & 3;
+	leave(sim, SIM_CHECKSUM);
+	return 0;
+}
+
+static uint64_t now_ns(void *ctx)
+{
+	const struct sim *sim = ctx;
+
+	return sim->now;
+}
+
+static void trace(void *ctx, enum pdd_event event, struct pdd_region *pdd_region, uint64_t first,
+		  uint64_t npages)
+{
+	struct sim *sim = ctx;
+
+	check_range(sim, region_of(pdd_region), first, npages, true);
+	sim->traced[event] += npages;
+}
+
+const struct pdd_ops sim_ops = {
+	.size = sizeof(sim_ops),
+	.space_trylock = space_trylock,
+	.space_unlock = space_unlock,
+	.pages_get = pages_get,
+	.pages_put = pages_put,
+	.hold = hold,
+	.release = release,
+	.frames_create = frames_create,
+	.frames_map = frames_map,
+	.frames_unmap = frames_unmap,
+	.frame_content = frame_content,
+	.frame_free = frame_free,
+	.zero_map = zero_map,
+	.checksum = checksum,
+	.now_ns = now_ns,
+	.trace = trace,
+};
