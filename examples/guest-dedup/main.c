@@ -37,6 +37,7 @@ struct job {
 	struct guest *guests;
 	struct pdd_counts *counts;
 	struct pdd_linux *dedup;
+	struct writers *writers;
 	struct report report;
 };
 
@@ -79,9 +80,12 @@ static void on_event(void *ctx, enum pdd_event event, void *start, uint64_t npag
 		for (uint64_t page = first; page < first + npages; page++) {
 			uint32_t slot = guest->slot_of[page];
 
-			if (slot && atomic_load_explicit(&guest->increments[slot - 1],
-							 memory_order_relaxed))
-				job->report.written_pages_merged++;
+			if (!slot || slot > guest->nslots ||
+			    !atomic_load_explicit(&guest->increments[slot - 1],
+						  memory_order_relaxed))
+				continue;
+			job->report.written_pages_merged++;
+			writers_merged(job->writers, guest, slot - 1);
 		}
 	}
 }
@@ -144,8 +148,9 @@ static bool is_finished(const struct job *job, const struct pdd_stats *before,
 }
 
 /* Scan to the end, the limit, or ^C. */
-static bool scan(struct job *job, struct writers *writers)
+static bool scan(struct job *job)
 {
+	struct writers *writers = job->writers;
 	bool terminal = isatty(STDERR_FILENO), progress = terminal || job->options.progress;
 	double end = job->options.seconds
 			     ? seconds(CLOCK_MONOTONIC) + (double)job->options.seconds
@@ -179,7 +184,6 @@ static bool work(struct job *job)
 {
 	struct report *report = &job->report;
 	double cpu, wall;
-	struct writers *writers = NULL;
 	bool ok;
 
 	report->pss_before_bytes = report_pss_bytes();
@@ -188,15 +192,16 @@ static bool work(struct job *job)
 	if (!add(job))
 		return false;
 	if (job->options.writers) {
-		writers = writers_start(job->guests, job->options.nimages, job->options.writers);
-		if (!writers)
+		job->writers = writers_start(job->guests, job->options.nimages,
+					     job->options.writers);
+		if (!job->writers)
 			return false;
 	}
-	ok = scan(job, writers);
+	ok = scan(job);
 	report->cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	report->wall_seconds = seconds(CLOCK_MONOTONIC) - wall;
-	if (writers)
-		report->increments = writers_stop(writers);
+	if (job->writers)
+		report->increments = writers_stop(job->writers);
 	return ok;
 }
 
