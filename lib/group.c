@@ -137,26 +137,39 @@ void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *w
 	}
 }
 
+/* Put a page into the index, where another one of its key may have come meanwhile. If that is the
+ * only one it makes way: it may be one that cannot be held, with which this page would found group
+ * after group. If there are several they are of different contents. */
+static void take_place(struct pdd_scanner *scanner, struct pdd_item *item)
+{
+	uint32_t domain = item->priv.region->priv.space->priv.domain;
+	enum pdd_reason reason = item_reason(item);
+	bool done;
+
+	if (!pddi_reason_stays(reason))
+		reason = PDD_REASON_UNIQUE;
+	done = pddi_search_insert(scanner, item, reason);
+	if (!done) {
+		pddi_search_evict(scanner, item->priv.node.checksum, domain);
+		done = pddi_search_insert(scanner, item, reason);
+	}
+	item_set_due(item, !done);
+	if (!done)
+		item->priv.word |= ITEM_COLLIDES;
+}
+
 void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group,
 			    enum pdd_reason reason)
 {
 	struct pdd_item *item = group->members;
-	enum pdd_reason before;
 
 	if (pddi_reason_is_general(reason)) {
 		while (group->members)
 			pddi_pending_cancel(scanner, group->members, reason);
 	} else if (item && !item->priv.node.u.member.next) {
 		/* Nobody is left to share with: the page takes the twin's place in the index. */
-		before = item_reason(item);
-		pddi_pending_cancel(scanner, item, before);
-		if (pddi_search_insert(scanner, item, PDD_REASON_UNIQUE)) {
-			item_set_due(item, false);
-		} else {
-			/* Another one of its key is there already: to be compared with. */
-			item_set_due(item, true);
-			item->priv.word |= ITEM_COLLIDES;
-		}
+		pddi_pending_cancel(scanner, item, item_reason(item));
+		take_place(scanner, item);
 	}
 }
 

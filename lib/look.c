@@ -54,8 +54,7 @@ static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struc
 		decide(worker, item);
 		break;
 	case SEARCH_NOTHING:
-		/* A merge that failed for want of something stays the reason meanwhile. */
-		if (!pddi_reason_is_general(reason))
+		if (!pddi_reason_stays(reason))
 			reason = PDD_REASON_UNIQUE;
 		item_set(item, ITEM_INDEXED, reason);
 		pdd_index_link(&slot, &item->priv.node, PDD_KIND_ITEM);

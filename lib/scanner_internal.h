@@ -45,11 +45,14 @@ int pddi_checksum(const struct pdd_scanner *scanner, struct pdd_checksum *checks
 /* The reason that a hook's -errno (or 0, "nothing done") stands for; counts errors. */
 enum pdd_reason pddi_reason(struct pdd_scanner *scanner, int err);
 
-/* A view may reach beyond what was asked for; the library only uses what it asked for. */
+/* A view may reach beyond what was asked for; the library only uses what it asked for. Its reason
+ * comes from a hook, and counts are indexed by it. */
 static inline void pddi_view_clip(struct pdd_view *view, uint64_t npages)
 {
 	if (view->npages > npages)
 		view->npages = npages;
+	if (view->reason == PDD_REASON_NONE || view->reason >= PDD_REASONS)
+		view->reason = PDD_REASON_SPECIAL;
 }
 
 static inline bool pddi_merges_zero(const struct pdd_scanner *scanner)
@@ -116,6 +119,10 @@ void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum p
 void pddi_item_fail(struct pdd_item *item, enum pdd_reason reason);
 /* Whether a reason is a failure that another page of equal content would meet as well. */
 bool pddi_reason_is_general(enum pdd_reason reason);
+/* Whether a reason for which a merge failed stays that of an item that goes into the index. If two
+ * equal pages that cannot be held forgot it there, each would be due when the other finds it, and
+ * they would found a frame in every pass. */
+bool pddi_reason_stays(enum pdd_reason reason);
 
 /* ---- group.c ---- */
 

@@ -243,6 +243,12 @@ bool pddi_reason_is_general(enum pdd_reason reason)
 	       reason == PDD_REASON_NO_HOLD || reason == PDD_REASON_HOOK_FAILED;
 }
 
+bool pddi_reason_stays(enum pdd_reason reason)
+{
+	return pddi_reason_is_general(reason) || reason == PDD_REASON_PINNED ||
+	       reason == PDD_REASON_PINS_UNSEEN;
+}
+
 /* What a look at the page itself says of it; all other reasons are failures to merge it. */
 static bool is_observation(enum pdd_reason reason)
 {

@@ -9,9 +9,9 @@
  *
  * Items and extents are mapped, not allocated: those of pages that nobody touches cost nothing.
  *
- * Locking: the deduplicator's `lock`. Complexity: adding reads the mappings of the process up to the
- * range and the page tables of those before it (smaps is the only place that tells their flags);
- * removing is O(pages).
+ * Locking: the deduplicator's `lock`. Complexity: adding reads the mappings of the process up to
+ * the range and the page tables of those before it (smaps is the only place that tells their
+ * flags); removing is O(pages).
  */
 #define _GNU_SOURCE 1
 #include <errno.h>

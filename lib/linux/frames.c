@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * frames.c - frames: descriptors, making them, giving them back. The invariants are on top of store.c.
+ * frames.c - frames: descriptors, making them, giving them back. The invariants are on top of
+ * store.c.
  *
  * Wishes are taken in runs of neighbouring places, each written by one pwritev(): at the wished
  * places as long as those were never used, else at the next free places of the overflow area. So
  * neighbours whose places are refused become neighbours elsewhere.
  *
  * Hard case: a run that is written only in part, for want of memory or because the source vanished.
- * Of what was not written no frame is made and no mapping covers it, so it is punched and may be given
- * out later.
+ * Of what was not written no frame is made and no mapping covers it, so it is punched and may be
+ * given out later.
  *
  * pwritev() is called by its number: what it reads is memory that others write, which is meant, and
  * which the interceptors of sanitizers would complain about.
  *
- * Freed neighbours are punched together, at the latest by pddi_store_flush(). Until then their
- * blocks are only late: no place is given out again.
+ * Up to HOLE_MAX freed neighbours are punched together, at the latest by pddi_store_flush(). Until
+ * then their blocks are only late: no place is given out again.
  *
  * Locking: the caller keeps a store to itself. Complexity: O(1) per frame, and one system call for
  * each run of neighbours.
@@ -34,6 +35,8 @@ _Static_assert(sizeof(long) == 8, "file offsets are handed to the kernel in one 
 
 /* Neighbours written by one call; below the kernel's limit for one vector (1024). */
 #define RUN_MAX 512u
+/* Freed neighbours that may wait to be punched. */
+#define HOLE_MAX 512u
 
 /* --- descriptors --- */
 
@@ -240,6 +243,8 @@ void pddi_store_free(struct pddi_store *store, struct pdd_frame *frame)
 		store->hole_place = place;
 		store->hole_pages = 1;
 	}
+	if (store->hole_pages == HOLE_MAX)
+		pddi_store_flush(store);
 	frame_put(store, mutable_frame(frame));
 	store->nframes--;
 	if (!--area->nframes && area->dropped)

@@ -6,9 +6,9 @@
  * for us to read: where page tables are virtualised, the first access to a page at a new address
  * costs ten times as much as that copy (8 against 0.8 us measured in a virtual machine without
  * nested paging), and elsewhere the copy costs little, since it leaves the page in the cache for
- * the compare. Meanwhile nothing stands at their place, which is registered for missing faults, so whoever
- * reads or writes there waits in the kernel. Pages in mappings of the store (copies made by a
- * write) cannot be moved; they are write-protected in place. The same goes for all pages where
+ * the compare. Meanwhile nothing stands at their place, which is registered for missing faults, so
+ * whoever reads or writes there waits in the kernel. Pages in mappings of the store (copies made by
+ * a write) cannot be moved; they are write-protected in place. The same goes for all pages where
  * there is no UFFDIO_MOVE.
  *
  * Invariants
@@ -34,11 +34,12 @@
  * Moving back cannot fail for good: the place is empty and nothing can have come there, and what
  * else may be in the way (a lock, memory) goes away; if a page cannot be moved back it is copied.
  *
- * Cost: register, move, wake, and unregister unless all pages were replaced by a mapping. The staging
- * area is filled from its start and emptied as a whole, since emptying it after each run costs as
- * much as all the rest (measured, runs of 1, 4, 32, 256 pages, microseconds per page with mmap and
- * populating: 24, 12, 8.4, 1.7; so: 15, 6.5, 4, 0.9). Registering the whole extent for all its runs
- * saves 5 % of that and lets everybody wait longer, so each run is registered by itself.
+ * Cost: register, move, copy, wake, and unregister unless all pages were replaced by a mapping. The
+ * staging area is filled from its start and emptied as a whole, since emptying it after each run
+ * costs as much as all the rest (measured on a virtual machine, runs of 1, 4, 32, 256 pages,
+ * microseconds per page with mmap and populating: 24, 12, 8.4, 1.7; so: 15, 6.5, 4, 0.9).
+ * Registering the whole extent for all its runs saves 5 % of that and lets everybody wait longer,
+ * so each run is registered by itself.
  *
  * PDD_TEST_NO_HOLD builds an adapter that holds nothing: its tests must see writes get lost.
  */
@@ -225,7 +226,7 @@ int pddi_hold_init(struct pddi_hold *hold, struct pddi_probe *probe,
 	/* A fork while a page is here would share it with the child, and it could not go back. */
 	(void)madvise(hold->staging, length, MADV_DONTFORK);
 	(void)madvise(hold->staging, length, MADV_NOHUGEPAGE);
-	/* A page can be moved only to a place that is registered; nothing is ever protected here. */
+	/* A page moves only to a place that is registered; nothing is ever protected here. */
 	hold->move = !pddi_uffd_register(probe->uffd, hold->staging, PDD_EXTENT_PAGES, page_shift,
 					 UFFDIO_REGISTER_MODE_WP);
 	return 0;

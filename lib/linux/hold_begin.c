@@ -2,8 +2,8 @@
 /*
  * hold_begin.c - taking hold of a run of pages; the argument is on top of hold.c.
  *
- * The run is registered from the first page that is to be held to the last, and then gone through in
- * pieces that are held the same way: moved, protected, or refused. What is held is always told:
+ * The run is registered from the first page that is to be held to the last, and then gone through
+ * in pieces that are held the same way: moved, protected, or refused. What is held is always told:
  * each step first makes sure that there is room for another view, and where there is none the rest
  * is not held at all.
  *

@@ -8,13 +8,13 @@
  *
  * Invariants
  *  1. Nothing here calls malloc (bitmap.h says why) or stdio.
- *  2. `estimate` never falls below what the mappings were when they were last counted, plus what was
- *     taken since. One mmap over a part of a mapping adds at most two.
+ *  2. `estimate` never falls below what the mappings were when they were last counted, plus what
+ *     was taken since. One mmap over a part of a mapping adds at most two.
  *
  * Counting costs time in proportion to the mappings, and near the limit an estimate that adds two
  * for each remap would meet the limit again at once. So, once refused, it is counted again only
- * after a number of refusals that is a fair part of the limit; and, since the program makes mappings
- * too, after we took a fair part of it. Both are O(1) for each attempt on average.
+ * after a number of refusals that is a fair part of the limit; and, since the program makes
+ * mappings too, after we took a fair part of it. Both are O(1) for each attempt on average.
  *
  * Locking: the caller's.
  */

@@ -3,10 +3,10 @@
  * remap.c - put frames and zero pages in the place of held pages, and take them away again.
  *
  * Invariants
- *  1. Only held pages are replaced, and their hold ends after the new mapping stands: who waits sees
- *     the old content (the same bytes) or its own write on top of it, never anything else.
- *  2. A new mapping gets the flags that the memory had when it was added: not inherited by fork, not
- *     dumped, no huge pages, accounting. (A new mapping starts without any.)
+ *  1. Only held pages are replaced, and their hold ends after the new mapping stands: who waits
+ *     sees the old content (the same bytes) or its own write on top of it, never anything else.
+ *  2. A new mapping gets the flags that the memory had when it was added: not inherited by fork,
+ *     not dumped, no huge pages, accounting. (A new mapping starts without any.)
  *  3. A failure changes nothing: the kernel checks its limit of mappings before it unmaps, and the
  *     budget keeps us below. A page that was moved away is then still in the staging area.
  *  4. A page's bit in `framed` changes together with its mapping.
@@ -32,6 +32,8 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "uapi.h"
 #include "uffd.h"
@@ -58,6 +60,17 @@ static void renew_flags(const struct pdd_linux_memory *memory, void *start, size
 		(void)madvise(start, length, MADV_NOHUGEPAGE);
 }
 
+/*
+ * mmap by its number: sanitizers intercept the function and take it for a write to the whole range,
+ * which would be a race with everybody who is using the memory.
+ */
+static int map_over(void *start, size_t length, int flags, int fd, uint64_t offset)
+{
+	long result = syscall(SYS_mmap, start, length, PROT_READ | PROT_WRITE, flags, fd, offset);
+
+	return result == -1 ? -errno : 0;
+}
+
 /* Replace pages by a mapping of the store, or by anonymous memory (fd -1). 0 or -errno. */
 static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memory, uint64_t first,
 		 uint64_t npages, int fd, uint64_t place)
@@ -65,13 +78,13 @@ static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memo
 	void *start = pddi_memory_address(memory, first);
 	size_t length = (size_t)npages << memory->page_shift;
 	int flags = new_mapping_flags(memory) | (fd < 0 ? MAP_ANONYMOUS : 0);
+	int error;
 
 	if (!pddi_budget_take(budget, MAPPINGS_PER_REMAP))
 		return -ENOSPC;
-	if (mmap(start, length, PROT_READ | PROT_WRITE, flags, fd,
-		 (off_t)(place << memory->page_shift)) == MAP_FAILED) {
+	error = map_over(start, length, flags, fd, place << memory->page_shift);
+	if (error) {
 		uint64_t count;
-		int error = -errno;
 
 		pddi_budget_give(budget, MAPPINGS_PER_REMAP);
 		/* The kernel says ENOMEM for its limit too. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * remap.h - put frames and zero pages in the place of held pages, and take them away again. Private;
- * the argument is on top of remap.c.
+ * remap.h - put frames and zero pages in the place of held pages, and take them away again.
+ * Private; the argument is on top of remap.c.
  *
  * Locking: the caller's, as for hold.h.
  */

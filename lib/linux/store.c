@@ -21,8 +21,8 @@
  *
  * Frames are made and freed in frames.c.
  *
- * Locking: the caller keeps a store to itself. Complexity: an area costs address space, a bit for each
- * place and one mapping.
+ * Locking: the caller keeps a store to itself. Complexity: an area costs address space, a bit for
+ * each place and one mapping.
  */
 #define _GNU_SOURCE 1
 #include "store.h"

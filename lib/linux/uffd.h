@@ -26,9 +26,9 @@ void pddi_uffd_wake(int uffd, void *start, uint64_t npages, uint32_t page);
  * fails only where nothing is mapped. */
 int pddi_uffd_protect(int uffd, void *start, uint64_t npages, uint32_t page, bool on);
 
-/* Move pages away from `from`, waking nobody. @return the number of pages moved, a prefix; or -errno
- * if none: EBUSY pinned or shared with a child, ENOENT nothing there, EAGAIN busy, EEXIST something
- * at `to` */
+/* Move pages away from `from`, waking nobody. @return the number of pages moved, a prefix; or
+ * -errno if none: EBUSY pinned or shared with a child, ENOENT nothing there, EAGAIN busy, EEXIST
+ * something at `to` */
 int pddi_uffd_move(int uffd, void *to, void *from, uint64_t npages, uint32_t page);
 
 /* Put the zero page to places where nothing is, waking nobody. Some may stay empty. */

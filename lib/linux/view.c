@@ -17,7 +17,8 @@
  *     mapping of the store only if it has a copy of its own.
  *  2. ABSENT reaches beyond the range only as far as nothing stands and no mapping of the store
  *     lies.
- *  3. Nothing is read by the address of a page, and nothing is made present save pages of the store.
+ *  3. Nothing is read by the address of a page, and nothing is made present save pages of the
+ *     store.
  *
  * Hard case: "swapped" in a mapping of the store proves nothing. A write-protect marker that a hold
  * left on an untouched page looks exactly like a private copy that was swapped out. Reading the

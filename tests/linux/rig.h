@@ -30,6 +30,15 @@
 #define PAGE ((size_t)4096)
 #define SKIPPED 77
 
+#ifndef __has_feature
+#define __has_feature(x) 0 /* clang's */
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#else
+#define THREAD_SANITIZER 0
+#endif
+
 struct rig {
 	struct pddi_probe probe;
 	struct pddi_pagemap map;
@@ -75,8 +84,9 @@ static inline void rig_add_memory(struct rig *rig, struct pdd_linux_memory *memo
 	assert_ptr_not_equal(start, MAP_FAILED);
 	memset(memory, 0, sizeof(*memory));
 	(void)madvise(start, npages * PAGE, MADV_NOHUGEPAGE);
-	assert_int_equal(
-		pddi_mappings_inspect(&flags, (uintptr_t)start, (uintptr_t)start + npages * PAGE), 0);
+	assert_int_equal(pddi_mappings_inspect(&flags, (uintptr_t)start,
+					       (uintptr_t)start + npages * PAGE),
+			 0);
 	assert_int_equal(pddi_memory_init(memory, start, npages, 12,
 					  flags | PDDI_MEMORY_NOHUGEPAGE),
 			 0);

@@ -301,7 +301,17 @@ static uint64_t frames_of(const struct sim *sim, uint32_t domain, uint64_t wante
 	return n;
 }
 
-/* What is known of the pages of this content, for the reader of a failure. */
+/* What is known of a page, for the reader of a failure. */
+static void show_page(const struct sim_region *region, uint64_t page)
+{
+	const struct pdd_item *item = &region->items[page];
+
+	print_error("page %" PRIu64 ": kind %d, state %d, age %u, %s%s%s\n", page,
+		    (int)region->pages[page].kind, (int)item_state(item), item_age(item),
+		    pdd_reason_name(item_reason(item)), item_is_due(item) ? ", due" : "",
+		    item_collides(item) ? ", collides" : "");
+}
+
 static void show(const struct sim *sim, uint32_t domain, uint64_t wanted)
 {
 	for (const struct sim_space *space = sim->spaces; space; space = space->next)
@@ -309,13 +319,7 @@ static void show(const struct sim *sim, uint32_t domain, uint64_t wanted)
 			for (uint64_t i = 0; i < r->npages; i++)
 				if (space->domain == domain && r->pages[i].expected == wanted &&
 				    r->pages[i].kind != PDD_PAGE_ABSENT)
-					print_error("page %" PRIu64 ": kind %d, state %d, age %u, %s%s%s\n",
-						    i, (int)r->pages[i].kind,
-						    (int)item_state(&r->items[i]),
-						    item_age(&r->items[i]),
-						    pdd_reason_name(sim_reason(r, i)),
-						    item_is_due(&r->items[i]) ? ", due" : "",
-						    item_collides(&r->items[i]) ? ", collides" : "");
+					show_page(r, i);
 }
 
 /* Everything that can be shared is; exactly so: in as few frames as possible. */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "item_internal.h"
+#include "scanner_internal.h"
 
 void sim_fail_at(const char *file, int line, const char *format, ...)
 {
@@ -211,11 +211,16 @@ void sim_destroy(struct sim *sim)
 		if (stats.counts.reasons[i])
 			sim_fail("%" PRIu64 " pages are %s after everything went away",
 				 stats.counts.reasons[i], pdd_reason_name(i));
-	for (struct sim_frame *frame = sim->frames, *next; frame; frame = next) {
-		next = frame->next;
-		if (!frame->foreign)
+	while (sim->frames) {
+		if (!sim->frames->foreign)
 			sim_fail("a frame leaked");
-		sim_frame_destroy(sim, frame);
+		sim_frame_destroy(sim, sim->frames);
+	}
+	while (sim->past_frames) {
+		struct sim_frame *frame = sim->past_frames;
+
+		sim->past_frames = frame->next;
+		free(frame);
 	}
 	free(sim->roots);
 	free(sim->worker);
@@ -261,6 +266,8 @@ struct sim_frame *sim_frame_create(struct sim *sim, const void *content, uint32_
 	memcpy(frame->copy, content, sim->page_size);
 	frame->domain = domain;
 	frame->next = sim->frames;
+	if (frame->next)
+		frame->next->prev = frame;
 	sim->frames = frame;
 	return frame;
 }
@@ -279,16 +286,19 @@ struct sim_frame *sim_foreign_frame(struct sim *sim, uint64_t content)
 
 void sim_frame_destroy(struct sim *sim, struct sim_frame *frame)
 {
-	struct sim_frame **link = &sim->frames;
-
 	if (memcmp(frame->data, frame->copy, sim->page_size) != 0)
 		sim_fail("the content of a frame changed");
-	while (*link != frame)
-		link = &(*link)->next;
-	*link = frame->next;
+	if (frame->prev)
+		frame->prev->next = frame->next;
+	else
+		sim->frames = frame->next;
+	if (frame->next)
+		frame->next->prev = frame->prev;
 	free(frame->data);
 	free(frame->copy);
-	free(frame);
+	frame->freed = true;
+	frame->next = sim->past_frames;
+	sim->past_frames = frame;
 }
 
 /* A page stops showing what is not its own. */
@@ -476,6 +486,22 @@ static void verify_space(const struct sim_space *space, unsigned char *page)
 		verify_region(region, page);
 }
 
+static void verify_frame(const struct sim *sim, const struct sim_frame *frame)
+{
+	uint32_t sharers = pdd_frame_sharers(&frame->frame);
+	struct pdd_checksum checksum;
+
+	if (pddi_checksum(&sim->scanner, &checksum, frame->data) ||
+	    checksum.value != frame->frame.priv.node.checksum)
+		sim_fail("the key of a frame is not that of its content");
+	if (sharers == 0)
+		sim_fail("a frame without sharers was not freed");
+	if (sharers > sim->scanner.priv.max_page_sharing)
+		sim_fail("a frame has more sharers than the limit");
+	if (sharers < frame->maps)
+		sim_fail("a frame is shown by more pages than are known");
+}
+
 static void verify_frames(const struct sim *sim)
 {
 	uint64_t shared = sim_stats(sim).pages_shared, live = 0, dropped = 0;
@@ -486,12 +512,7 @@ static void verify_frames(const struct sim *sim)
 		dropped += frame->dropped;
 		if (frame->foreign || frame->dropped)
 			continue;
-		if (pdd_frame_sharers(&frame->frame) == 0)
-			sim_fail("a frame without sharers was not freed");
-		if (pdd_frame_sharers(&frame->frame) > sim->scanner.priv.max_page_sharing)
-			sim_fail("a frame has more sharers than the limit");
-		if (pdd_frame_sharers(&frame->frame) < frame->maps)
-			sim_fail("a frame is shown by more pages than are known");
+		verify_frame(sim, frame);
 		live++;
 	}
 	if (shared < live || shared > live + dropped)

@@ -43,7 +43,8 @@ enum sim_checksum {
 
 struct sim_frame {
 	struct pdd_frame frame;
-	struct sim_frame *next; /* of all that exist */
+	struct sim_frame *next; /* of all that exist, or of those that did */
+	struct sim_frame *prev;
 	unsigned char *data;
 	unsigned char *copy; /* what it must stay */
 	uint64_t maps;       /* pages that show it */
@@ -51,7 +52,7 @@ struct sim_frame {
 	bool foreign; /* not made by the library */
 	bool gone;    /* frame_content says NULL */
 	bool dropped; /* frame_free came, or frame_content said NULL once */
-	bool freed;   /* frame_free came while pages still show it */
+	bool freed;   /* frame_free came; it exists while pages still show it */
 };
 
 /* Where the contents of pages are that one call of hold() holds. */
@@ -113,6 +114,7 @@ struct sim {
 	size_t page_size;
 	struct sim_space *spaces;
 	struct sim_frame *frames;
+	struct sim_frame *past_frames; /* so that a use after free is seen */
 	uint64_t random;
 
 	/* what the step under way has open */
@@ -129,6 +131,7 @@ struct sim {
 	double fail_chance;  /* of each call */
 	int fail_errno;      /* 0: one at random */
 	bool partial;        /* chance of a partial result, whenever there can be one */
+	uint64_t part_once;  /* the next longer range is done so far, the call after it fails */
 	uint64_t max_views;  /* 0: as many as there are */
 	bool single_views;   /* one page in each view */
 

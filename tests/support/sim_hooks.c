@@ -34,7 +34,8 @@ static struct sim_frame *frame_of_sim(struct pdd_frame *frame)
 static void enter(struct sim *sim, enum sim_hook hook, uint64_t npages)
 {
 	sim->calls[hook]++;
-	sim->now += sim->ns_per_hook + npages * sim->ns_per_page;
+	if (npages)
+		sim->now += sim->ns_per_hook + npages * sim->ns_per_page;
 	if (sim->at)
 		sim->at(sim, hook, true);
 }
@@ -67,9 +68,17 @@ static int fail_errno(struct sim *sim)
 	return errors[sim_random(sim, sizeof(errors) / sizeof(errors[0]))];
 }
 
-/* How much of a range is to be done. */
-static uint64_t part(struct sim *sim, uint64_t n)
+/* How much of a range is to be done by a hook that may fail. */
+static uint64_t part(struct sim *sim, enum sim_hook hook, uint64_t n)
 {
+	if (!(sim->fail_mask >> hook & 1))
+		return n;
+	if (sim->part_once && n > sim->part_once) {
+		n = sim->part_once;
+		sim->part_once = 0;
+		sim->fail_at = sim->fallible + 1;
+		return n;
+	}
 	return sim->partial && n > 1 && roll(sim, 0.5) ? 1 + sim_random(sim, n - 1) : n;
 }
 
@@ -201,7 +210,7 @@ static int pages_get(void *ctx, struct pdd_region *pdd_region, struct pdd_view *
 		sim_fail("pages_get while pages are held");
 	if (fails(sim, SIM_PAGES_GET))
 		return fail_errno(sim);
-	npages = part(sim, npages);
+	npages = part(sim, SIM_PAGES_GET, npages);
 	n = describe(region, views, nviews, first, &npages, false);
 	npages = reach_out(region, &views[n - 1], first + npages) - first;
 	if (npages > asked)
@@ -288,7 +297,7 @@ static int hold(void *ctx, struct pdd_region *pdd_region, struct pdd_view *views
 		sim_fail("hold before pages_put");
 	if (fails(sim, SIM_HOLD))
 		return fail_errno(sim);
-	npages = part(sim, npages);
+	npages = part(sim, SIM_HOLD, npages);
 	staging = malloc(sizeof(*staging) + npages * sim->page_size);
 	staging->npages = 1; /* mine */
 	for (uint64_t i = 0; i < npages; i++) {
@@ -363,7 +372,7 @@ static int frames_create(void *ctx, struct pdd_frame **frames,
 		sim_fail("no frame wanted");
 	if (fails(sim, SIM_FRAMES_CREATE))
 		return fail_errno(sim);
-	n = (uint32_t)part(sim, nframes);
+	n = (uint32_t)part(sim, SIM_FRAMES_CREATE, nframes);
 	for (uint32_t i = 0; i < n; i++) {
 		struct sim_frame *frame;
 
@@ -375,18 +384,9 @@ static int frames_create(void *ctx, struct pdd_frame **frames,
 	return (int)n;
 }
 
-static bool exists(const struct sim *sim, const struct sim_frame *frame)
+static void check_frame(const struct sim_frame *frame)
 {
-	const struct sim_frame *f = sim->frames;
-
-	while (f && f != frame)
-		f = f->next;
-	return f;
-}
-
-static void check_frame(const struct sim *sim, const struct sim_frame *frame)
-{
-	if (!exists(sim, frame) || frame->freed || frame->foreign)
+	if (frame->freed || frame->foreign)
 		sim_fail("a frame is used after it was freed");
 }
 
@@ -401,7 +401,7 @@ static int frames_map(void *ctx, struct pdd_region *pdd_region, uint64_t first,
 	for (uint64_t i = 0; i < npages; i++) {
 		struct sim_frame *frame = frame_of_sim(frames[i]);
 
-		check_frame(sim, frame);
+		check_frame(frame);
 		if (frame->domain != region->space->domain)
 			sim_fail("a frame of another domain is to be mapped");
 		if (memcmp(held_page(region, first + i)->held, frame->data, sim->page_size) != 0)
@@ -409,7 +409,7 @@ static int frames_map(void *ctx, struct pdd_region *pdd_region, uint64_t first,
 	}
 	if (fails(sim, SIM_FRAMES_MAP))
 		return fail_errno(sim);
-	npages = part(sim, npages);
+	npages = part(sim, SIM_FRAMES_MAP, npages);
 	for (uint64_t i = 0; i < npages; i++) {
 		struct sim_page *p = held_page(region, first + i);
 
@@ -431,7 +431,7 @@ static int frames_unmap(void *ctx, struct pdd_region *pdd_region, uint64_t first
 	check_range(sim, region, first, npages, false);
 	if (fails(sim, SIM_FRAMES_UNMAP))
 		return fail_errno(sim);
-	npages = part(sim, npages);
+	npages = part(sim, SIM_FRAMES_UNMAP, npages);
 	for (uint64_t i = first; i < first + npages; i++)
 		if (region->pages[i].kind == PDD_PAGE_SHARED)
 			sim_write(region, i, region->pages[i].expected);
@@ -445,7 +445,7 @@ static const void *frame_content(void *ctx, struct pdd_frame *pdd_frame)
 	struct sim_frame *frame = frame_of_sim(pdd_frame);
 
 	enter(sim, SIM_FRAME_CONTENT, 0);
-	check_frame(sim, frame);
+	check_frame(frame);
 	if (frame->gone || fails(sim, SIM_FRAME_CONTENT)) {
 		frame->dropped |= !sim->verifying;
 		return NULL;
@@ -460,7 +460,7 @@ static void frame_free(void *ctx, struct pdd_frame *pdd_frame)
 	struct sim_frame *frame = frame_of_sim(pdd_frame);
 
 	enter(sim, SIM_FRAME_FREE, 0);
-	check_frame(sim, frame);
+	check_frame(frame);
 	if (frame->maps && !frame->dropped)
 		sim_fail("a frame is freed while pages show it");
 	memset(&frame->frame, POISON, sizeof(frame->frame));
@@ -484,7 +484,7 @@ static int zero_map(void *ctx, struct pdd_region *pdd_region, uint64_t first, ui
 				sim_fail("a page that is not zero is to be zeroed");
 	if (fails(sim, SIM_ZERO_MAP))
 		return fail_errno(sim);
-	npages = part(sim, npages);
+	npages = part(sim, SIM_ZERO_MAP, npages);
 	for (uint64_t i = first; i < first + npages; i++) {
 		held_page(region, i)->kind = PDD_PAGE_ZERO;
 		end_hold(sim, region, i);

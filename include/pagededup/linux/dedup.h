@@ -14,9 +14,18 @@
  * pages are therefore left alone (reason "pins unseen") unless PDD_LINUX_NO_DEVICE_WRITES promises
  * that no device writes into the memory.
  *
- * READ ALSO: while memory is added, the owner must not unmap, remap, mprotect, mlock, fork-share
- * or MADV_DONTNEED it; pdd_linux_remove() first. A MADV_DONTNEED in a page that was shared once
- * brings back the frame's bytes and not zeros.
+ * READ ALSO: while memory is added, the owner must not unmap, remap, mprotect, mlock or
+ * MADV_DONTNEED it, nor register it with a userfaultfd; pdd_linux_remove() first. Where a page was
+ * shared once, the memory stays a private mapping of the memfd, also after the removal:
+ * MADV_DONTNEED there brings back no zeros, and it cannot be added again before it is mapped
+ * afresh. A child of fork() must not read the memory (let it exec, or use MADV_DONTFORK): pages
+ * that are being held are missing there, and frames that are freed later turn into zeros. Pages
+ * that the owner did not write since a fork are refused (reason "pinned"), since the kernel does
+ * not tell them apart.
+ *
+ * A reader or writer of a page that is just being compared waits, at most for the work on one
+ * extent. So the thread that calls pdd_linux_step() must not have its stack in added memory, nor
+ * may the trace callback touch any. The library itself uses no memory of the heap.
  *
  * Locking: every function may be called from any thread; calls on one pdd_linux are serialised.
  * The memory itself may be read and written at any time, also by the kernel on the process's
@@ -53,8 +62,9 @@ struct pdd_linux_options {
 	uint64_t expected_pages;  /* sizes the index; 0: 2^20 */
 	uint64_t max_mappings;    /* mappings that the process may have in all; 0: 15/16 of
 				     vm.max_map_count */
-	/* Told of merges during pdd_linux_step(), on its thread; must not call the library. May be
-	 * NULL. The range is [start, start + npages) pages of added memory. */
+	/* Told of merges during pdd_linux_step(), on its thread; must neither call the library nor
+	 * touch added memory, where pages may be held. May be NULL. The range is the npages pages
+	 * from start on. */
 	void (*trace)(void *ctx, enum pdd_event event, void *start, uint64_t npages);
 	void *trace_ctx;
 };
@@ -80,10 +90,16 @@ PDD_API void pdd_linux_destroy(struct pdd_linux *dedup);
  * @param domain  trust boundary: pages of different domains never share anything but zero pages
  * @param start   page-aligned
  * @param length  bytes, a multiple of the page size, at least one page
- * @return 0; -EINVAL: not aligned, empty, overlaps with added memory; -ENOMEM: no memory for items, or a part
- *         of the range is not mapped; -EACCES: a part of it is not private anonymous writable
- *         memory (shared, file-backed, read-only, huge pages of hugetlbfs)
- * The range becomes MADV_NOHUGEPAGE.
+ * @return 0; -EINVAL: not aligned, empty, overlaps with added memory; -ENOMEM: no memory for items,
+ *         or a part of the range is not mapped; -EACCES: a part of it is not private anonymous
+ *         memory with PROT_READ | PROT_WRITE (shared, file-backed, read-only, executable,
+ *         hugetlbfs), is locked, is registered with a userfaultfd, is wiped on fork, or differs in
+ *         MADV_DONTFORK, MADV_DONTDUMP or MAP_NORESERVE from another part; -EFBIG: RLIMIT_FSIZE;
+ *         -ECHILD: in a child of fork; other -errno if /proc/self/smaps cannot be read
+ * The range becomes MADV_NOHUGEPAGE; huge pages in it are split when a part of them is merged.
+ * MADV_DONTFORK, MADV_DONTDUMP and MAP_NORESERVE are kept when pages are replaced. A memory policy
+ * (mbind) is not.
+ * Complexity: O(pages, mappings), and the kernel walks the page tables below the range.
  * Since: 0.1
  */
 PDD_API int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **memory,
@@ -91,7 +107,8 @@ PDD_API int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **mem
 
 /**
  * Give every shared page its own copy and forget the memory.
- * @return 0; -ENOMEM: some pages could not be copied; they stay shared and the memory stays added
+ * @return 0; -ENOMEM: some pages could not be copied; they stay shared and the memory stays added;
+ *         -ECHILD: in a child of fork
  * Since: 0.1
  */
 PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory);
@@ -100,7 +117,7 @@ PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *m
  * Do a bounded part of a pass: pdd_scanner_step(), with the deadline relative to now.
  * @param pages       pages to come by at most, at least 1
  * @param nanoseconds time after which no new run of work begins; 0: no deadline
- * @return enum pdd_step, or -EINVAL
+ * @return enum pdd_step; -EINVAL: no pages; -ECHILD: in a child of fork, as all calls below
  * Since: 0.1
  */
 PDD_API int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds);
