@@ -1,27 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * merge.c - carrying out what was decided about an extent: the merge protocol.
- *
- *	make the frames of the groups (pages are copied, nothing is held)
- *	pages_put
- *	the twins, in runs: their space by try, hold, compare, map
- *	the pages at hand, in runs: hold, compare, map
- *	settle the groups
+ * merge.c - the merge protocol for one run of neighbouring pages: hold, compare, replace.
  *
  * The one rule: a page is replaced only by a frame (or the zero page) that was compared with it,
  * byte by byte, while the page was held. So no write is lost, whatever was guessed before.
  *
+ * A run may contain pages about which nothing was decided, between others (carry_out.c says why).
+ * They are held with the run and released as they are.
+ *
  * Invariants
  *  1. Every page that hold() gave is ended by exactly one of frames_map, zero_map, release.
- *  2. When pddi_merge() returns, nothing is PENDING: each decision became a sharer or a zero page,
- *     or was cancelled with a reason.
- *  3. The twin of a group is settled before its members: a stale twin costs no mapping, and a page
- *     that has nobody left to share with is not mapped.
+ *  2. When pddi_merge_run() returns, none of its items is PENDING: each decision became a sharer
+ *     or a zero page, or was cancelled with a reason. What was not decided is as it was.
  *
- * At the deadline what is left is cancelled and due; one run is carried out in any case.
- *
- * Locking: the space at hand is locked by the caller; one other space at a time is tried beside it.
- * Tries cannot deadlock.
+ * Locking: the space of the run is locked by the caller.
  */
 #include "content.h"
 #include "scanner_internal.h"
@@ -41,38 +33,55 @@ void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 		pddi_stable_unreserve(scanner, frame);
 }
 
-/* A decision is a pending item, or a zero page that was only seen. */
-static bool is_pending(const struct pdd_item *item)
+/* What is to become of a page of a run. */
+enum fate {
+	FATE_FRAME = 0, /* pending: to show its frame */
+	FATE_ZERO = 1,  /* seen to be zero: to show the zero page */
+	FATE_NONE = 2,  /* nothing, it only lies between others */
+};
+
+static enum fate fate_of(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
-	return item_state(item) == ITEM_PENDING;
+	if (item_state(item) == ITEM_PENDING)
+		return FATE_FRAME;
+	/* An item in the index may be evicted while its run is carried out: that decides nothing. */
+	return item_state(item) == ITEM_SEEN && item_class(item) == PDD_CLASS_ZERO &&
+			       pddi_merges_zero(scanner)
+		       ? FATE_ZERO
+		       : FATE_NONE;
 }
 
-static void cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
-		   enum pdd_reason reason)
+void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
+		       enum pdd_reason reason)
 {
 	for (uint64_t i = 0; i < n; i++) {
-		if (is_pending(items[i]))
+		enum fate fate = fate_of(scanner, items[i]);
+
+		if (fate == FATE_FRAME)
 			pddi_pending_cancel(scanner, items[i], reason);
-		else
+		else if (fate == FATE_ZERO)
 			pddi_item_fail(items[i], reason);
 	}
 }
 
 /* Whether the frame that an item was to share is gone. */
-static bool is_frame_gone(const struct pdd_item *item)
+static bool is_frame_gone(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
-	return is_pending(item) && item_frame(item)->priv.flags & FRAME_GONE;
+	return fate_of(scanner, item) == FATE_FRAME && item_frame(item)->priv.flags & FRAME_GONE;
 }
 
-/* Whether a held page is what it is to be replaced by. */
+/* Whether a held page is what it is to be replaced by; true if that is nothing. */
 static bool is_equal(struct pdd_scanner *scanner, const struct pdd_item *item, const void *content)
 {
 	size_t size = scanner->priv.page_size;
 	const void *shared;
 
-	if (!is_pending(item))
-		return pddi_content_class(content, size) == PDD_CLASS_ZERO;
-	if (is_frame_gone(item))
+	switch (fate_of(scanner, item)) {
+	case FATE_NONE: return true;
+	case FATE_ZERO: return pddi_content_class(content, size) == PDD_CLASS_ZERO;
+	case FATE_FRAME: break;
+	}
+	if (is_frame_gone(scanner, item))
 		return false;
 	shared = pddi_frame_content(scanner, item_frame(item));
 	if (!shared) {
@@ -88,15 +97,15 @@ static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, c
 {
 	struct pdd_checksum now;
 
-	if (is_frame_gone(item) || pddi_checksum(scanner, &now, content) != 0) {
-		cancel(scanner, &item, 1, PDD_REASON_HOOK_FAILED);
+	if (is_frame_gone(scanner, item) || pddi_checksum(scanner, &now, content) != 0) {
+		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_HOOK_FAILED);
 	} else if (now.value == item->priv.node.checksum) {
 		scanner->priv.stats.collisions++;
-		cancel(scanner, &item, 1, PDD_REASON_COLLISION);
+		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_COLLISION);
 		item->priv.word |= ITEM_COLLIDES;
 	} else {
 		scanner->priv.stats.stale_twins++;
-		cancel(scanner, &item, 1, PDD_REASON_CHANGED);
+		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);
 		item->priv.node.checksum = now.value;
 		item_set_class(item, now.class_);
 	}
@@ -106,7 +115,7 @@ static void replaced(struct pdd_scanner *scanner, struct pdd_item *item)
 {
 	struct pdd_frame *frame;
 
-	if (!is_pending(item)) {
+	if (fate_of(scanner, item) == FATE_ZERO) {
 		item_set(item, ITEM_ZERO, PDD_REASON_NONE);
 		item_counts(item)->zero_merges++;
 		return;
@@ -117,12 +126,12 @@ static void replaced(struct pdd_scanner *scanner, struct pdd_item *item)
 	pddi_stable_join(scanner, frame, item);
 }
 
-/* Replace held pages, all equal to their frames or all zero. What cannot be replaced is released. */
+/* Replace held pages, all equal to their frames or all zero. What cannot be is released. */
 static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    struct pdd_region *region, struct pdd_item *const *items, uint64_t n)
 {
 	const struct pdd_ops *ops = &scanner->priv.ops;
-	bool zero = !is_pending(items[0]);
+	bool zero = fate_of(scanner, items[0]) == FATE_ZERO;
 	uint64_t first = item_page(items[0]), done = 0;
 	int k = 0;
 
@@ -144,25 +153,25 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			   done);
 	if (done < n) {
 		ops->release(scanner->priv.ctx, region, first + done, n - done);
-		cancel(scanner, &items[done], n - done, pddi_reason(scanner, k));
+		pddi_merge_cancel(scanner, &items[done], n - done, pddi_reason(scanner, k));
 	}
 }
 
-/* The end of the longest run of equal pages of one sort. */
+/* The end of the longest run of equal pages of one fate. */
 static uint64_t equal_run(struct pdd_scanner *scanner, struct pdd_item *const *items,
 			  const unsigned char *content, uint64_t begin, uint64_t n)
 {
 	size_t size = scanner->priv.page_size;
-	bool pending = is_pending(items[begin]);
+	enum fate fate = fate_of(scanner, items[begin]);
 	uint64_t end = begin;
 
-	while (end < n && is_pending(items[end]) == pending &&
+	while (end < n && fate_of(scanner, items[end]) == fate &&
 	       is_equal(scanner, items[end], content + end * size))
 		end++;
 	/* A frame that turned out to be gone may be that of pages before, too. */
-	if (end < n && is_frame_gone(items[end]))
+	if (end < n && is_frame_gone(scanner, items[end]))
 		for (uint64_t i = begin; i < end; i++)
-			if (is_frame_gone(items[i]))
+			if (is_frame_gone(scanner, items[i]))
 				end = i;
 	return end;
 }
@@ -172,179 +181,63 @@ static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		       struct pdd_region *region, struct pdd_item *const *items,
 		       const unsigned char *content, uint64_t n)
 {
+	const struct pdd_ops *ops = &scanner->priv.ops;
 	size_t size = scanner->priv.page_size;
-	uint64_t begin = 0, end;
+	uint64_t first = item_page(items[0]), begin = 0, end;
 
 	while (begin < n) {
-		bool pending = is_pending(items[begin]);
+		enum fate fate = fate_of(scanner, items[begin]);
 
+		if (pddi_is_late(scanner, worker)) {
+			ops->release(scanner->priv.ctx, region, first + begin, n - begin);
+			pddi_merge_cancel(scanner, &items[begin], n - begin, PDD_REASON_DEADLINE);
+			return;
+		}
 		end = equal_run(scanner, items, content, begin, n);
-		if (end > begin)
+		if (end > begin && fate == FATE_NONE)
+			ops->release(scanner->priv.ctx, region, first + begin, end - begin);
+		else if (end > begin)
 			map_run(scanner, worker, region, &items[begin], end - begin);
-		if (end < n && is_pending(items[end]) == pending) { /* it ended the run */
+		if (end < n && fate_of(scanner, items[end]) == fate) { /* it ended the run */
 			settle_unequal(scanner, items[end], content + end * size);
-			scanner->priv.ops.release(scanner->priv.ctx, region,
-						  item_page(items[0]) + end, 1);
+			ops->release(scanner->priv.ctx, region, first + end, 1);
 			end++;
 		}
+		worker->priv.runs += fate != FATE_NONE;
 		begin = end;
 	}
 }
 
-/* Hold a run of neighbouring pages and merge what can be. */
-static void merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		      struct pdd_region *region, struct pdd_item *const *items, uint64_t n)
+void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    struct pdd_item *const *items, uint64_t n)
 {
 	const struct pdd_ops *ops = &scanner->priv.ops;
+	struct pdd_region *region = items[0]->priv.region;
 	struct pdd_view *views = worker->priv.views;
 	uint64_t first = item_page(items[0]), done = 0;
 
-	worker->priv.runs++;
 	while (done < n) {
 		int nviews = ops->hold(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS,
 				       first + done, n - done);
 
 		if (nviews <= 0) {
-			cancel(scanner, &items[done], n - done, pddi_reason(scanner, nviews));
+			worker->priv.runs++;
+			pddi_merge_cancel(scanner, &items[done], n - done,
+					  pddi_reason(scanner, nviews));
 			return;
 		}
 		for (int i = 0; i < nviews && done < n; i++) {
 			pddi_view_clip(&views[i], n - done);
+			worker->priv.runs += views[i].kind != PDD_PAGE_PRIVATE;
 			if (views[i].kind == PDD_PAGE_PRIVATE)
 				merge_held(scanner, worker, region, &items[done], views[i].content,
 					   views[i].npages);
 			else
-				cancel(scanner, &items[done], views[i].npages,
-				       views[i].kind == PDD_PAGE_REFUSED ? views[i].reason
-									 : PDD_REASON_CHANGED);
+				pddi_merge_cancel(scanner, &items[done], views[i].npages,
+						  views[i].kind == PDD_PAGE_REFUSED
+							  ? views[i].reason
+							  : PDD_REASON_CHANGED);
 			done += views[i].npages;
 		}
 	}
-}
-
-/* Whether the step should begin no more run. */
-static bool is_late(const struct pdd_scanner *scanner, const struct pdd_worker *worker)
-{
-	return worker->priv.deadline_ns && worker->priv.runs &&
-	       pddi_now(scanner) >= worker->priv.deadline_ns;
-}
-
-static bool twin_before(const struct pdd_group *a, const struct pdd_group *b)
-{
-	if (a->twin->priv.region != b->twin->priv.region)
-		return (uintptr_t)a->twin->priv.region < (uintptr_t)b->twin->priv.region;
-	return item_page(a->twin) < item_page(b->twin);
-}
-
-/* Collect the groups that have a frame, by the place of their twins. Mostly they are in order
- * already, since equal pages tend to come in equal runs; Shell's sort is quick then, and never
- * slow for 512. */
-static uint32_t sort_twins(struct pdd_worker *worker)
-{
-	static const uint32_t gaps[] = { 301, 132, 57, 23, 10, 4, 1 };
-	struct pdd_group **twins = worker->priv.twins;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < worker->priv.ngroups; i++)
-		if (worker->priv.groups[i].frame)
-			twins[n++] = &worker->priv.groups[i];
-	for (uint32_t g = 0; g < sizeof(gaps) / sizeof(gaps[0]); g++) {
-		for (uint32_t i = gaps[g]; i < n; i++) {
-			struct pdd_group *group = twins[i];
-			uint32_t j = i;
-
-			for (; j >= gaps[g] && twin_before(group, twins[j - gaps[g]]); j -= gaps[g])
-				twins[j] = twins[j - gaps[g]];
-			twins[j] = group;
-		}
-	}
-	return n;
-}
-
-/* Whether b's page stands right behind a's, in the same extent. */
-static bool is_behind(const struct pdd_item *a, const struct pdd_item *b)
-{
-	return a->priv.region == b->priv.region && item_page(a) + 1 == item_page(b) &&
-	       item_page(b) % PDD_EXTENT_PAGES != 0;
-}
-
-/* A run of twins in one region; their space is tried unless it is the one at hand. */
-static void merge_twin_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
-			   const struct pdd_space *at_hand, uint64_t n)
-{
-	struct pdd_item **run = worker->priv.run;
-	struct pdd_region *region = run[0]->priv.region;
-	struct pdd_space *space = region->priv.space;
-
-	if (is_late(scanner, worker)) {
-		cancel(scanner, run, n, PDD_REASON_DEADLINE);
-		return;
-	}
-	if (space != at_hand && !scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
-		scanner->priv.stats.space_lock_misses++;
-		cancel(scanner, run, n, PDD_REASON_BUSY);
-		return;
-	}
-	merge_run(scanner, worker, region, run, n);
-	if (space != at_hand)
-		scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-}
-
-static void merge_twins(struct pdd_scanner *scanner, struct pdd_worker *worker,
-			const struct pdd_space *at_hand)
-{
-	struct pdd_group **twins = worker->priv.twins;
-	uint32_t ntwins = sort_twins(worker), i = 0;
-
-	while (i < ntwins) {
-		uint64_t n = 0;
-
-		do {
-			worker->priv.run[n++] = twins[i++]->twin;
-		} while (i < ntwins && is_behind(twins[i - 1]->twin, twins[i]->twin));
-		merge_twin_run(scanner, worker, at_hand, n);
-	}
-	for (i = 0; i < ntwins; i++)
-		if (item_state(twins[i]->twin) != ITEM_SHARER)
-			pddi_group_twin_failed(scanner, twins[i], item_reason(twins[i]->twin));
-}
-
-/* What is left of the decisions, without those that were cancelled meanwhile. */
-static uint32_t pack_decided(const struct pdd_scanner *scanner, struct pdd_worker *worker)
-{
-	bool zero = pddi_merges_zero(scanner);
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < worker->priv.ndecided; i++) {
-		struct pdd_item *item = worker->priv.decided[i];
-
-		if (is_pending(item) || (zero && item_class(item) == PDD_CLASS_ZERO))
-			worker->priv.run[n++] = item;
-	}
-	return n;
-}
-
-static void merge_at_hand(struct pdd_scanner *scanner, struct pdd_worker *worker,
-			  struct pdd_region *region)
-{
-	struct pdd_item **items = worker->priv.run;
-	uint32_t total = pack_decided(scanner, worker), begin = 0, end;
-
-	for (; begin < total; begin = end) {
-		for (end = begin + 1; end < total; end++)
-			if (!is_behind(items[end - 1], items[end]))
-				break;
-		if (is_late(scanner, worker))
-			cancel(scanner, &items[begin], end - begin, PDD_REASON_DEADLINE);
-		else
-			merge_run(scanner, worker, region, &items[begin], end - begin);
-	}
-}
-
-void pddi_merge(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region)
-{
-	merge_twins(scanner, worker, region->priv.space);
-	merge_at_hand(scanner, worker, region);
-	pddi_groups_settle(scanner, worker);
-	worker->priv.ndecided = 0;
 }

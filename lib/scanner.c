@@ -137,7 +137,7 @@ static uint64_t visit_views(struct pdd_scanner *scanner, struct pdd_worker *work
 	pddi_look_flush(scanner, worker);
 	pddi_groups_create_frames(scanner, worker);
 	ops->pages_put(scanner->priv.ctx, region, first, done);
-	pddi_merge(scanner, worker, region);
+	pddi_carry_out(scanner, worker, region->priv.space);
 	return done;
 }
 

@@ -2,10 +2,11 @@
 /*
  * scanner_internal.h - what the files of the engine call of each other.
  *
- *	scanner.c   passes and steps                calls look, merge
+ *	scanner.c   passes and steps                calls look, group, carry_out
  *	look.c      what a pass does with a page    calls search, group, stable
  *	search.c    finding equal content           calls stable
- *	merge.c     carrying out what was decided   calls group, stable
+ *	carry_out.c decisions in runs               calls merge, group
+ *	merge.c     hold, compare, replace a run    calls stable
  *	group.c     pages that found a frame        calls stable, search
  *	stable.c    frames and their places         calls the index and chains
  *	space.c     spaces, regions, items leaving  calls stable
@@ -23,6 +24,13 @@
 static inline uint64_t pddi_now(const struct pdd_scanner *scanner)
 {
 	return scanner->priv.ops.now_ns ? scanner->priv.ops.now_ns(scanner->priv.ctx) : 0;
+}
+
+/* Whether the step should begin no more work on pages that it holds: every step does some. */
+static inline bool pddi_is_late(const struct pdd_scanner *scanner, const struct pdd_worker *worker)
+{
+	return worker->priv.deadline_ns && worker->priv.runs &&
+	       pddi_now(scanner) >= worker->priv.deadline_ns;
 }
 
 static inline void pddi_trace(const struct pdd_scanner *scanner, enum pdd_event event,
@@ -143,9 +151,18 @@ void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker);
 /* A pending item gets back to SEEN, its place or its part in a group given back. */
 void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 			 enum pdd_reason reason);
-/* Carry out what the worker has decided about pages of this region, whose space is locked. */
-void pddi_merge(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		struct pdd_region *region);
+/* Cancel the decisions among these items. */
+void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
+		       enum pdd_reason reason);
+/* Hold neighbouring pages of one extent, whose space is locked, and carry out their decisions. */
+void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    struct pdd_item *const *items, uint64_t n);
+
+/* ---- carry_out.c ---- */
+
+/* Carry out what the worker has decided about pages of a space, which is locked. */
+void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    const struct pdd_space *at_hand);
 
 /* ---- look.c ---- */
 

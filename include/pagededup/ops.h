@@ -131,6 +131,7 @@ struct pdd_ops {
 	 * Stop all writes to pages [first, first + npages): from here until release, frames_map or
 	 * zero_map of a page no write changes it; whoever writes meanwhile waits, and its write is
 	 * done on the page that stands there afterwards.
+	 * Pages may be held only because they lie between others; they are released as they are.
 	 * Locks held: the space's. May sleep, but not for a lock of a space.
 	 *
 	 * @param views  out, as in pages_get: PRIVATE pages are held, and `content` points to what

@@ -96,7 +96,7 @@ struct pdd_worker {
 		struct pdd_checksum checksums[PDD_BATCH_PAGES];
 		struct pdd_item *decided[PDD_EXTENT_PAGES]; /* in page order */
 		struct pdd_item *run[PDD_EXTENT_PAGES];
-		struct pdd_group *twins[PDD_EXTENT_PAGES]; /* groups by the place of their twin */
+		struct pdd_item *twins[PDD_EXTENT_PAGES]; /* of the groups, in order */
 		struct pdd_group groups[PDD_EXTENT_PAGES];
 		struct pdd_frame_wish wishes[PDD_EXTENT_PAGES];
 		struct pdd_frame *frames[PDD_EXTENT_PAGES];
@@ -104,7 +104,7 @@ struct pdd_worker {
 		uint32_t ndecided;
 		uint32_t ngroups;
 		uint64_t deadline_ns;
-		uint32_t runs; /* carried out in this step */
+		uint32_t runs; /* pieces of runs carried out in this step */
 	} priv;
 };
 

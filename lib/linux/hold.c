@@ -31,8 +31,10 @@
  * with UFFDIO_UNREGISTER. Should that ever fail, the descriptor is closed: the kernel then lets
  * everybody go, and nothing is held any more.
  *
- * Moving back cannot fail for good: the place is empty and nothing can have come there, and what
- * else may be in the way (a lock, memory) goes away; if a page cannot be moved back it is copied.
+ * A page that was moved and is not replaced goes back as a copy, which needs no flush of address
+ * translations; the page itself goes when the staging area is emptied. If there is no memory for a
+ * copy the page is moved back. That cannot fail for good: the place is empty and nothing can have
+ * come there, and what else may be in the way (a lock) goes away.
  *
  * Cost: register, move, copy, wake, and unregister unless all pages were replaced by a mapping. The
  * staging area is filled from its start and emptied as a whole, since emptying it after each run
@@ -158,24 +160,24 @@ bool pddi_hold_is_staged(const struct pddi_hold *hold, uint64_t page)
 }
 
 /* Put moved pages back; see the top. */
-static void move_back(const struct pddi_hold *hold, uint32_t at, uint32_t end)
+static void put_back(const struct pddi_hold *hold, uint32_t at, uint32_t end)
 {
 	int uffd = hold->probe->uffd;
 
 	while (at < end) {
 		unsigned char *to = pddi_hold_address(hold, at);
-		unsigned char *from = pddi_hold_staging(hold, at);
-		int n = pddi_uffd_move(uffd, to, from, end - at, hold->page_shift);
+		int n = pddi_uffd_copy(uffd, to, pddi_hold_copy(hold, at), end - at,
+				       hold->page_shift);
 
-		if (n > 0) {
+		if (n == -ENOMEM)
+			n = pddi_uffd_move(uffd, to, pddi_hold_staging(hold, at), end - at,
+					   hold->page_shift);
+		if (n > 0)
 			at += (uint32_t)n;
-			continue;
-		}
-		n = pddi_uffd_copy(uffd, to, from, hold->page_shift);
-		if (n == -EAGAIN || n == -ENOMEM || n == -EBUSY)
+		else if (n == -EAGAIN || n == -ENOMEM || n == -EBUSY || n == -EINTR)
 			sched_yield();
 		else
-			at++; /* done, or its mapping is gone, against the contract */
+			at++; /* its mapping is gone, against the contract */
 	}
 }
 
@@ -187,7 +189,8 @@ void pddi_hold_release(struct pddi_hold *hold, uint64_t first, uint64_t npages)
 		return;
 	for (at = from; (at = pddi_bits_next(hold->staged, at, to, true)) < to; at = end) {
 		end = pddi_bits_next(hold->staged, at, to, false);
-		move_back(hold, (uint32_t)at, (uint32_t)end);
+		put_back(hold, (uint32_t)at, (uint32_t)end);
+		hold->left = true;
 		pddi_bits_put(hold->staged, at, end - at, false);
 		hold->nheld -= (uint32_t)(end - at);
 	}

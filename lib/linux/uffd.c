@@ -117,14 +117,16 @@ void pddi_uffd_zero(int uffd, void *start, uint64_t npages, uint32_t page)
 	}
 }
 
-int pddi_uffd_copy(int uffd, void *to, const void *from, uint32_t page)
+int pddi_uffd_copy(int uffd, void *to, const void *from, uint64_t npages, uint32_t page)
 {
 	struct uffdio_copy arg = {
 		.dst = (uintptr_t)to,
 		.src = (uintptr_t)from,
-		.len = UINT64_C(1) << page,
+		.len = npages << page,
 		.mode = UFFDIO_COPY_MODE_DONTWAKE,
 	};
 
-	return ioctl(uffd, UFFDIO_COPY, &arg) ? -errno : 0;
+	if (!ioctl(uffd, UFFDIO_COPY, &arg))
+		return (int)npages;
+	return arg.copy > 0 ? (int)(arg.copy >> page) : -errno;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_aging_passes.c - s14 and s25: old pages are read rarely, equal ones merge at once all the same,
- * and pages that change all the time are not read all the time.
+ * test_aging_passes.c - s14 and s25: old pages are read rarely, equal ones merge at once all the
+ * same, and pages that change all the time are not read all the time.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_busy.c - s13: a space whose lock is held for ever costs its own pages a look, and nobody else
- * anything.
+ * test_busy.c - s13: a space whose lock is held for ever costs its own pages a look, and nobody
+ * else anything.
  */
 #include <setjmp.h>
 #include <stdarg.h>

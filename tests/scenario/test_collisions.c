@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_collisions.c - s28: all duplicates are found and nothing is merged falsely when the checksums of
- * all contents collide. (That what merges is equal is checked by the simulation's frames_map.)
+ * test_collisions.c - s28: all duplicates are found and nothing is merged falsely when the
+ * checksums of all contents collide. (That what merges is equal is checked by the simulation's
+ * frames_map.)
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,9 +17,10 @@
 #define NS_PER_HOOK 1000u
 #define NS_PER_PAGE 100u
 #define PAGES PDD_EXTENT_PAGES
-/* What may come after the deadline: looking at one extent, copying its frames, one run (held, then
- * mapped); each is one call for all pages at most. */
-#define WORK (4 * (NS_PER_HOOK + (uint64_t)PAGES * NS_PER_PAGE))
+/* What may come after the deadline: looking at one extent, copying its frames, one run: held in one
+ * call, mapped in one for each page at most. */
+#define WORK                                                                                       \
+	(3 * (NS_PER_HOOK + (uint64_t)PAGES * NS_PER_PAGE) + PAGES * (NS_PER_HOOK + NS_PER_PAGE))
 
 static uint64_t merging; /* pages, in the end */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_domains.c - s62: nothing is shared across domains, not even under checksum collisions, and the
- * pages of each domain merge as if the others were not there.
+ * test_domains.c - s62: nothing is shared across domains, not even under checksum collisions, and
+ * the pages of each domain merge as if the others were not there.
  */
 #include <setjmp.h>
 #include <stdarg.h>

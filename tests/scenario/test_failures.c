@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_failures.c - any hook may fail at any time, wholly or in part: the structures stay valid, what
- * failed keeps its page and has a reason, the others merge, and a later pass tries again, not too often.
+ * test_failures.c - any hook may fail at any time, wholly or in part: the structures stay valid,
+ * what failed keeps its page and has a reason, the others merge, and a later pass tries again, not
+ * too often.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_ltp_phases.c - the phases of LTP's KSM tests: three processes fill their memory anew, some bytes
- * apart, and the figures are exact each time; then all is unmerged.
+ * test_ltp_phases.c - the phases of LTP's KSM tests: three processes fill their memory anew, some
+ * bytes apart, and the figures are exact each time; then all is unmerged.
  */
 #include <setjmp.h>
 #include <stdarg.h>

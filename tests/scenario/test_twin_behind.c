@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_twin_behind.c - a page finds its twin behind itself: later in the same batch, in a later batch of
- * the extent, in the next extent; and the twin is meanwhile unchanged, changed, gone or refused.
+ * test_twin_behind.c - a page finds its twin behind itself: later in the same batch, in a later
+ * batch of the extent, in the next extent; and the twin is meanwhile unchanged, changed, gone or
+ * refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>

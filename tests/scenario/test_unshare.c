@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_unshare.c - sharing ends: by writes, by unmerging, by memory going away. What was shared reads
- * as before, frames go back with their last sharer, and gauges fall to 0.
+ * test_unshare.c - sharing ends: by writes, by unmerging, by memory going away. What was shared
+ * reads as before, frames go back with their last sharer, and gauges fall to 0.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_writers.c - no write is lost: a page at hand, a twin or a sharer is written exactly between two
- * hooks, or while one acts, at every such place of a scan in turn.
+ * test_writers.c - no write is lost: a page at hand, a twin or a sharer is written exactly between
+ * two hooks, or while one acts, at every such place of a scan in turn.
  *
  * The simulation compares every page with what was written last, after each step.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_zero_pages.c - pages of zeros: replaced by the zero page, or merged like any others; how they
- * are counted, and that neither way loses a write.
+ * test_zero_pages.c - pages of zeros: replaced by the zero page, or merged like any others; how
+ * they are counted, and that neither way loses a write.
  */
 #include <setjmp.h>
 #include <stdarg.h>

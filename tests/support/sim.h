@@ -123,9 +123,9 @@ struct sim {
 	uint64_t ngets, nholds;
 	bool stepping, verifying;
 
-	/* failures: of the fallible hooks, SIM_FRAME_CONTENT and SIM_CHECKSUM only if they are set in
-	 * fail_mask; all others are by default */
-	uint64_t fail_mask;  /* 1 << enum sim_hook */
+	/* failures */
+	uint64_t fail_mask;  /* 1 << enum sim_hook; by default all that may fail, save
+			      * SIM_FRAME_CONTENT (the frame is lost) and SIM_CHECKSUM */
 	uint64_t fallible;   /* calls so far */
 	uint64_t fail_at;    /* the call that fails, from 1; 0: none */
 	double fail_chance;  /* of each call */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * carry_out.c - carrying out what was decided about an extent, in as few runs as possible.
+ *
+ *	make the frames of the groups (group.c: pages are copied, nothing is held)
+ *	pages_put
+ *	the twins, in runs, their space by try
+ *	the pages at hand, in runs
+ *	settle the groups
+ *
+ * Invariants
+ *  1. When pddi_carry_out() returns, nothing is PENDING.
+ *  2. The twin of a group is settled before its members: a stale twin costs no mapping, and a page
+ *     that has nobody left to share with is not mapped.
+ *  3. At the deadline what is left is cancelled and due, in the middle of a run too; one piece of
+ *     a run is carried out in any case.
+ *
+ * Runs. To hold a run costs the embedder a flush of address translations and some system calls,
+ * however short it is; a page more costs little. So a few pages between two decided ones are held
+ * with them, and released as they are, if they are known to be quiet: pages in the index. On four
+ * guests this makes 927 runs instead of 2,580, for 4 % more pages.
+ *
+ * Locking: the space at hand is locked by the caller; one other space at a time is tried beside it.
+ * Tries cannot deadlock.
+ */
+#include "scanner_internal.h"
+
+/* Pages between two decided ones that are held with them. */
+#define GAP_PAGES_MAX 32u
+
+/* Carry out one run, whose items stand in worker.run. */
+static void run(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		const struct pdd_space *at_hand, uint64_t n)
+{
+	struct pdd_item **items = worker->priv.run;
+	struct pdd_space *space = items[0]->priv.region->priv.space;
+
+	if (pddi_is_late(scanner, worker)) {
+		pddi_merge_cancel(scanner, items, n, PDD_REASON_DEADLINE);
+		return;
+	}
+	if (space != at_hand && !scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
+		scanner->priv.stats.space_lock_misses++;
+		pddi_merge_cancel(scanner, items, n, PDD_REASON_BUSY);
+		return;
+	}
+	pddi_merge_run(scanner, worker, items, n);
+	if (space != at_hand)
+		scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
+}
+
+/* Whether the pages between two decided ones, if any, may be held with them. */
+static bool is_bridgeable(const struct pdd_item *a, const struct pdd_item *b)
+{
+	uint64_t from = item_page(a) + 1, to = item_page(b);
+
+	if (a->priv.region != b->priv.region || item_page(a) / PDD_EXTENT_PAGES != to / PDD_EXTENT_PAGES ||
+	    to - from > GAP_PAGES_MAX)
+		return false;
+	for (uint64_t page = from; page < to; page++)
+		if (item_state(pddi_item_at(a->priv.region, page)) != ITEM_INDEXED)
+			return false;
+	return true;
+}
+
+/* Carry out decisions, which are ordered by region and page. */
+static void carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		      const struct pdd_space *at_hand, struct pdd_item *const *items, uint32_t nitems)
+{
+	uint32_t i = 0;
+
+	while (i < nitems) {
+		uint64_t n = 0;
+
+		worker->priv.run[n++] = items[i++];
+		while (i < nitems && is_bridgeable(items[i - 1], items[i])) {
+			const struct pdd_region *region = items[i]->priv.region;
+			uint64_t page = item_page(items[i - 1]) + 1;
+
+			for (; page <= item_page(items[i]); page++)
+				worker->priv.run[n++] = pddi_item_at(region, page);
+			i++;
+		}
+		run(scanner, worker, at_hand, n);
+	}
+}
+
+static bool is_before(const struct pdd_item *a, const struct pdd_item *b)
+{
+	if (a->priv.region != b->priv.region)
+		return (uintptr_t)a->priv.region < (uintptr_t)b->priv.region;
+	return item_page(a) < item_page(b);
+}
+
+/* Collect the twins of the groups that have a frame, in order. Mostly they are in order already,
+ * since equal pages tend to come in equal runs; Shell's sort is quick then, and never slow for
+ * 512. */
+static uint32_t sort_twins(struct pdd_worker *worker)
+{
+	static const uint32_t gaps[] = { 301, 132, 57, 23, 10, 4, 1 };
+	struct pdd_item **twins = worker->priv.twins;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < worker->priv.ngroups; i++)
+		if (worker->priv.groups[i].frame)
+			twins[n++] = worker->priv.groups[i].twin;
+	for (uint32_t g = 0; g < sizeof(gaps) / sizeof(gaps[0]); g++) {
+		for (uint32_t i = gaps[g]; i < n; i++) {
+			struct pdd_item *twin = twins[i];
+			uint32_t j = i;
+
+			for (; j >= gaps[g] && is_before(twin, twins[j - gaps[g]]); j -= gaps[g])
+				twins[j] = twins[j - gaps[g]];
+			twins[j] = twin;
+		}
+	}
+	return n;
+}
+
+static void carry_out_twins(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			    const struct pdd_space *at_hand)
+{
+	carry_out(scanner, worker, at_hand, worker->priv.twins, sort_twins(worker));
+	for (uint32_t i = 0; i < worker->priv.ngroups; i++) {
+		struct pdd_group *group = &worker->priv.groups[i];
+
+		if (group->frame && item_state(group->twin) != ITEM_SHARER)
+			pddi_group_twin_failed(scanner, group, item_reason(group->twin));
+	}
+}
+
+/* Keep the decisions that were not cancelled meanwhile. */
+static uint32_t pack_decided(const struct pdd_scanner *scanner, struct pdd_worker *worker)
+{
+	bool zero = pddi_merges_zero(scanner);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < worker->priv.ndecided; i++) {
+		struct pdd_item *item = worker->priv.decided[i];
+
+		if (item_state(item) == ITEM_PENDING ||
+		    (zero && item_class(item) == PDD_CLASS_ZERO))
+			worker->priv.decided[n++] = item;
+	}
+	return n;
+}
+
+void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    const struct pdd_space *at_hand)
+{
+	carry_out_twins(scanner, worker, at_hand);
+	carry_out(scanner, worker, at_hand, worker->priv.decided, pack_decided(scanner, worker));
+	pddi_groups_settle(scanner, worker);
+	worker->priv.ndecided = 0;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * sim_verify.c - the proof that all is well between two steps: what pages show, what is open, what
+ * the library knows and counts.
+ */
+#include "sim.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scanner_internal.h"
+
+struct pdd_stats sim_stats(const struct sim *sim)
+{
+	struct pdd_stats stats = { .size = sizeof(stats) };
+
+	if (pdd_scanner_stats(&sim->scanner, &stats))
+		sim_fail("pdd_scanner_stats failed");
+	return stats;
+}
+
+struct pdd_counts sim_counts(const struct sim_space *space)
+{
+	struct pdd_counts counts;
+
+	if (pdd_space_counts(&space->space, &counts))
+		sim_fail("pdd_space_counts failed");
+	return counts;
+}
+
+enum pdd_reason sim_reason(const struct sim_region *region, uint64_t page)
+{
+	return item_reason(&region->items[page]);
+}
+
+/* What the library knows of a page against what stands there. */
+static void verify_item(const struct sim_region *region, uint64_t page)
+{
+	const struct pdd_item *item = &region->items[page];
+	const struct sim_page *p = &region->pages[page];
+	enum item_state state = item_state(item);
+
+	if ((item_reason(item) == PDD_REASON_NONE) != (state == ITEM_SHARER || state == ITEM_ZERO))
+		sim_fail("page %" PRIu64 ": the reason %s does not fit its state %d", page,
+			 pdd_reason_name(item_reason(item)), (int)state);
+	if (p->kind != PDD_PAGE_SHARED || p->frame->foreign || p->frame->dropped)
+		return;
+	if (state != ITEM_SHARER || item_frame(item) != &p->frame->frame)
+		sim_fail("page %" PRIu64 " shows a frame that it does not share", page);
+}
+
+static void verify_region(const struct sim_region *region, unsigned char *page)
+{
+	const struct sim *sim = region->space->sim;
+
+	for (uint64_t i = 0; i < region->npages; i++) {
+		const struct sim_page *p = &region->pages[i];
+		const void *content = sim_content(region, i);
+
+		if (p->held || p->gets || p->write_waits)
+			sim_fail("page %" PRIu64 " is held or got between steps", i);
+		sim_fill(sim, page, content && p->frame && p->frame->foreign ? 0 : p->expected);
+		if (!content && p->expected != 0)
+			sim_fail("page %" PRIu64 " reads zero, its content is lost", i);
+		if (content && !(p->frame && p->frame->foreign) &&
+		    memcmp(content, page, sim->page_size) != 0)
+			sim_fail("page %" PRIu64 " shows a wrong content", i);
+		verify_item(region, i);
+	}
+}
+
+static void verify_space(const struct sim_space *space, unsigned char *page)
+{
+	struct pdd_counts counts = sim_counts(space);
+	uint64_t reasons = 0;
+
+	if (space->locked)
+		sim_fail("a space is locked between steps");
+	for (unsigned i = 0; i < PDD_REASONS; i++)
+		reasons += counts.reasons[i];
+	if (reasons != counts.pages)
+		sim_fail("the reasons do not sum up to the pages");
+	for (const struct sim_region *region = space->regions; region; region = region->next)
+		verify_region(region, page);
+}
+
+static void verify_frame(const struct sim *sim, const struct sim_frame *frame)
+{
+	uint32_t sharers = pdd_frame_sharers(&frame->frame);
+	struct pdd_checksum checksum;
+
+	if (pddi_checksum(&sim->scanner, &checksum, frame->data) ||
+	    checksum.value != frame->frame.priv.node.checksum)
+		sim_fail("the key of a frame is not that of its content");
+	if (sharers == 0)
+		sim_fail("a frame without sharers was not freed");
+	if (sharers > sim->scanner.priv.max_page_sharing)
+		sim_fail("a frame has more sharers than the limit");
+	if (sharers < frame->maps)
+		sim_fail("a frame is shown by more pages than are known");
+}
+
+static void verify_frames(const struct sim *sim)
+{
+	uint64_t shared = sim_stats(sim).pages_shared, live = 0, dropped = 0;
+
+	for (const struct sim_frame *frame = sim->frames; frame; frame = frame->next) {
+		if (memcmp(frame->data, frame->copy, sim->page_size) != 0)
+			sim_fail("the content of a frame changed");
+		dropped += frame->dropped;
+		if (frame->foreign || frame->dropped)
+			continue;
+		verify_frame(sim, frame);
+		live++;
+	}
+	if (shared < live || shared > live + dropped)
+		sim_fail("%" PRIu64 " frames live, shared is %" PRIu64, live, shared);
+}
+
+void sim_verify(struct sim *sim)
+{
+	unsigned char *page = malloc(sim->page_size);
+	const char *why = NULL;
+	double chance = sim->fail_chance;
+	uint64_t at = sim->fail_at;
+
+	sim->fail_chance = 0;
+	sim->fail_at = 0;
+	sim->verifying = true;
+	if (sim->nlocks || sim->ngets || sim->nholds)
+		sim_fail("locks, gets or holds are open between steps");
+	if (pdd_scanner_check(&sim->scanner, &why))
+		sim_fail("%s", why);
+	for (const struct sim_space *space = sim->spaces; space; space = space->next)
+		verify_space(space, page);
+	verify_frames(sim);
+	sim->verifying = false;
+	sim->fail_chance = chance;
+	sim->fail_at = at;
+	free(page);
+}
