@@ -121,8 +121,7 @@ void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 		int err = pddi_checksum(scanner, &checksums[i], worker->priv.contents[i]);
 
 		if (err) {
-			pddi_item_detach(scanner, batch[i], pddi_reason(scanner, err));
-			item_set_due(batch[i], false);
+			pddi_look_refused(scanner, batch[i], pddi_reason(scanner, err));
 			batch[i] = NULL;
 			continue;
 		}
@@ -173,7 +172,7 @@ static void look_nothing(struct pdd_scanner *scanner, struct pdd_item *item, enu
 }
 
 /* Not to be touched: it leaves the index, so that no search finds it. What it shares it keeps. */
-static void look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
+void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
 {
 	if (item_state(item) == ITEM_SHARER || item_state(item) == ITEM_ZERO)
 		return;
@@ -198,7 +197,7 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 			break;
 		case PDD_PAGE_SHARED:
 			if (item_state(item) != ITEM_SHARER)
-				look_refused(scanner, item, PDD_REASON_FOREIGN_FRAME);
+				pddi_look_refused(scanner, item, PDD_REASON_FOREIGN_FRAME);
 			break;
 		case PDD_PAGE_ABSENT:
 			look_nothing(scanner, item, PDD_REASON_ABSENT);
@@ -207,7 +206,7 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 			look_nothing(scanner, item, PDD_REASON_KERNEL_ZERO);
 			break;
 		case PDD_PAGE_REFUSED:
-			look_refused(scanner, item, (enum pdd_reason)view->reason);
+			pddi_look_refused(scanner, item, (enum pdd_reason)view->reason);
 			break;
 		}
 	}

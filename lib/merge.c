@@ -208,6 +208,14 @@ static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	}
 }
 
+/* Pages that are not held. */
+static void refused(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    struct pdd_item *const *items, uint64_t n, enum pdd_reason reason)
+{
+	worker->priv.runs++;
+	pddi_merge_cancel(scanner, items, n, reason);
+}
+
 void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    struct pdd_item *const *items, uint64_t n)
 {
@@ -217,27 +225,29 @@ void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	uint64_t first = item_page(items[0]), done = 0;
 
 	while (done < n) {
-		int nviews = ops->hold(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS,
-				       first + done, n - done);
+		uint64_t before = done;
+		int nviews;
 
-		if (nviews <= 0) {
-			worker->priv.runs++;
-			pddi_merge_cancel(scanner, &items[done], n - done,
-					  pddi_reason(scanner, nviews));
+		if (pddi_is_late(scanner, worker)) {
+			pddi_merge_cancel(scanner, &items[done], n - done, PDD_REASON_DEADLINE);
 			return;
 		}
+		nviews = ops->hold(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first + done,
+				   n - done);
 		for (int i = 0; i < nviews && done < n; i++) {
 			pddi_view_clip(&views[i], n - done);
-			worker->priv.runs += views[i].kind != PDD_PAGE_PRIVATE;
 			if (views[i].kind == PDD_PAGE_PRIVATE)
 				merge_held(scanner, worker, region, &items[done], views[i].content,
 					   views[i].npages);
 			else
-				pddi_merge_cancel(scanner, &items[done], views[i].npages,
-						  views[i].kind == PDD_PAGE_REFUSED
-							  ? views[i].reason
-							  : PDD_REASON_CHANGED);
+				refused(scanner, worker, &items[done], views[i].npages,
+					views[i].kind == PDD_PAGE_REFUSED ? views[i].reason
+									  : PDD_REASON_CHANGED);
 			done += views[i].npages;
 		}
+		/* It is the first page that cannot be held; those behind it may be. */
+		if (done == before)
+			refused(scanner, worker, &items[done++], 1,
+				pddi_reason(scanner, nviews < 0 ? nviews : 0));
 	}
 }

@@ -115,6 +115,14 @@ enum pdd_reason pddi_reason(struct pdd_scanner *scanner, int err)
 	return err == -ENOMEM ? PDD_REASON_NO_MEMORY : PDD_REASON_HOOK_FAILED;
 }
 
+/* A page that pages_get cannot describe. Those behind it may be describable, unless all are busy. */
+static uint64_t look_at_undescribed(struct pdd_scanner *scanner, struct pdd_region *region,
+				    uint64_t page, int err)
+{
+	pddi_look_refused(scanner, pddi_item_at(region, page), pddi_reason(scanner, err));
+	return err == -EBUSY ? 0 : 1;
+}
+
 /* Look at pages of one extent as far as one call of pages_get describes them, and carry out what
  * was decided. The number of pages come by, 0 if none could be described. */
 static uint64_t visit_views(struct pdd_scanner *scanner, struct pdd_worker *worker,
@@ -125,10 +133,8 @@ static uint64_t visit_views(struct pdd_scanner *scanner, struct pdd_worker *work
 	uint64_t done = 0;
 	int n = ops->pages_get(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first, npages);
 
-	if (n <= 0) {
-		pddi_reason(scanner, n);
-		return 0;
-	}
+	if (n <= 0)
+		return look_at_undescribed(scanner, region, first, n);
 	for (int i = 0; i < n && done < npages; i++) {
 		pddi_view_clip(&views[i], npages - done);
 		pddi_look(scanner, worker, region, first + done, &views[i]);

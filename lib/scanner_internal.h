@@ -73,6 +73,11 @@ static inline struct pdd_item *pddi_item_at(const struct pdd_region *region, uin
 	return &region->priv.extents[page / PDD_EXTENT_PAGES].priv.items[page % PDD_EXTENT_PAGES];
 }
 
+/* ---- stats.c ---- */
+
+/* Add up gauges and counters, without those that are derived. */
+void pddi_counts_add(struct pdd_counts *total, const struct pdd_counts *counts);
+
 /* ---- stable.c ---- */
 
 /* The leader of the frames of this content. content NULL: the first of this checksum and domain;
@@ -169,6 +174,8 @@ void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 /* Come by the pages that a view describes. */
 void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
 	       uint64_t first, const struct pdd_view *view);
+/* A page that must not be touched, or cannot be read: it leaves the index; what it shares it keeps. */
+void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
 /* Decide about the pages that are collected in the batch. */
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);
 

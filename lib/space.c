@@ -28,17 +28,6 @@ int pdd_space_add(struct pdd_scanner *scanner, struct pdd_space *space, uint32_t
 	return 0;
 }
 
-/* What a space counted stays in the totals when it goes; its gauges are 0 by then. */
-static void keep_counters(struct pdd_counts *total, const struct pdd_counts *counts)
-{
-	total->pages_scanned += counts->pages_scanned;
-	total->pages_skipped += counts->pages_skipped;
-	total->pages_busy += counts->pages_busy;
-	total->merges += counts->merges;
-	total->zero_merges += counts->zero_merges;
-	total->unshares += counts->unshares;
-}
-
 int pdd_space_remove(struct pdd_space *space)
 {
 	struct pdd_scanner *scanner = space->priv.scanner;
@@ -47,7 +36,8 @@ int pdd_space_remove(struct pdd_space *space)
 		return -EINVAL;
 	if (space->priv.regions)
 		return -EBUSY;
-	keep_counters(&scanner->priv.stats.counts, &space->priv.counts);
+	/* What it counted stays in the totals; its gauges are 0. */
+	pddi_counts_add(&scanner->priv.stats.counts, &space->priv.counts);
 	if (space->priv.prev)
 		space->priv.prev->priv.next = space->priv.next;
 	else

@@ -45,7 +45,7 @@ static void derive_volatile(struct pdd_counts *counts)
 				 counts->ksm_zero_pages - counts->pages_unshared;
 }
 
-static void add_counts(struct pdd_counts *total, const struct pdd_counts *counts)
+void pddi_counts_add(struct pdd_counts *total, const struct pdd_counts *counts)
 {
 	total->pages += counts->pages;
 	total->ksm_rmap_items += counts->ksm_rmap_items;
@@ -81,7 +81,7 @@ int pdd_scanner_stats(const struct pdd_scanner *scanner, struct pdd_stats *stats
 	if (size < sizeof(size))
 		return -EINVAL;
 	for (const struct pdd_space *space = scanner->priv.spaces; space; space = space->priv.next)
-		add_counts(&total.counts, &space->priv.counts);
+		pddi_counts_add(&total.counts, &space->priv.counts);
 	derive_volatile(&total.counts);
 	total.general_profit_bytes =
 		(int64_t)(total.pages_sharing + total.counts.ksm_zero_pages) * page_size -
