@@ -141,7 +141,8 @@ struct pdd_linux_facilities {
 struct pdd_linux_usage {
 	uint64_t frames;         /* frames that live in the store */
 	uint64_t store_bytes;    /* blocks that the kernel says the store has, in bytes */
-	uint64_t metadata_bytes; /* items, extents, roots, frame descriptors, bitmaps */
+	uint64_t metadata_bytes; /* items, extents, roots, frame descriptors, bitmaps, buffers, as far
+				    as touched; and 192 for each mapping in added memory */
 	uint64_t mappings;       /* mappings of the process, from /proc/self/maps */
 	uint64_t memory_mappings; /* those of them that lie in added memory */
 };
