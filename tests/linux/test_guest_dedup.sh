@@ -30,7 +30,8 @@ measure() {
 	expected=$("$count" --json "$@")
 	got=$("$program" --json "$@")
 	before=$(field pss_before_bytes "$got") after=$(field pss_after_bytes "$got")
-	at_least "$what: Pss" $((before - after)) "$(field saved_bytes "$got")" 0.95
+	# The shadow memory of a sanitizer grows with what the program touches.
+	[ -n "${PDD_SANITIZE:-}" ] || at_least "$what: Pss" $((before - after)) "$(field saved_bytes "$got")" 0.95
 	at_least "$what: mappings" "$(field mappings "$expected")" "$(field mappings "$got")" 0.952381
 }
 

@@ -222,6 +222,22 @@ static uint64_t differing(const struct guest *guests, int n)
 	return differ;
 }
 
+/* Everything goes: all pages show their own memory again, and no frame is left. */
+static bool tear_down(struct guest *guests, int n)
+{
+	bool ok = true;
+
+	for (int g = 0; g < n; g++) {
+		ok = ok && pdd_region_unmerge(&guests[g].region, 0, guests[g].npages) >= 0;
+		for (uint64_t i = 0; ok && i < guests[g].npages; i++)
+			ok = guests[g].shown[i] == guests[g].image + i * PAGE ||
+			     guests[g].shown[i] == zero_page;
+		ok = pdd_region_remove(&guests[g].region) == 0 && ok;
+		ok = pdd_space_remove(&guests[g].space) == 0 && ok;
+	}
+	return ok && nframes == 0;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned char secret[PDD_SECRET_LEN_MIN];
@@ -264,5 +280,6 @@ int main(int argc, char **argv)
 	       stats.counts.pages, stats.counts.ksm_zero_pages, stats.pages_shared,
 	       stats.pages_sharing, stats.counts.pages_unshared, stats.full_scans, differ, nframes,
 	       err ? why : "ok");
-	return err || differ || nframes != stats.pages_shared;
+	err = err || differ || nframes != stats.pages_shared;
+	return err || !tear_down(guests, n);
 }
