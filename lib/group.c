@@ -132,7 +132,7 @@ void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *w
 				dissolve(scanner, &groups[done++], reason);
 			break;
 		}
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n && done < ngroups; i++)
 			use_frame(scanner, &groups[done++], frames[i]);
 	}
 }

@@ -145,7 +145,7 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 					    &worker->priv.frames[done], n - done);
 		if (k <= 0)
 			break;
-		for (int i = 0; i < k; i++)
+		for (int i = 0; i < k && done < n; i++)
 			replaced(scanner, items[done++]);
 	}
 	if (done)
@@ -234,7 +234,7 @@ void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		}
 		nviews = ops->hold(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first + done,
 				   n - done);
-		for (int i = 0; i < nviews && done < n; i++) {
+		for (int i = 0; i < nviews && i < (int)PDD_WORKER_VIEWS && done < n; i++) {
 			pddi_view_clip(&views[i], n - done);
 			if (views[i].kind == PDD_PAGE_PRIVATE)
 				merge_held(scanner, worker, region, &items[done], views[i].content,

@@ -65,13 +65,24 @@ static int init_secret(struct pdd_scanner *scanner, const struct pdd_scanner_opt
 	return 0;
 }
 
+/* A newer caller's options are understood if what is not known here is not used. */
+static bool is_zero_tail(const struct pdd_scanner_options *options)
+{
+	const unsigned char *bytes = (const unsigned char *)options;
+
+	for (size_t i = sizeof(*options); i < options->size; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
 int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, void *ctx,
 		     const struct pdd_scanner_options *options)
 {
 	int err;
 
-	if (!scanner || !ops || !options || options->size != sizeof(*options) ||
-	    ops->size < offsetof(struct pdd_ops, zero_map))
+	if (!scanner || !ops || !options || options->size < sizeof(*options) ||
+	    ops->size < offsetof(struct pdd_ops, zero_map) || !is_zero_tail(options))
 		return -EINVAL;
 	memset(scanner, 0, sizeof(*scanner));
 	memcpy(&scanner->priv.ops, ops, ops->size < sizeof(*ops) ? ops->size : sizeof(*ops));
@@ -115,7 +126,7 @@ enum pdd_reason pddi_reason(struct pdd_scanner *scanner, int err)
 	return err == -ENOMEM ? PDD_REASON_NO_MEMORY : PDD_REASON_HOOK_FAILED;
 }
 
-/* A page that pages_get cannot describe. Those behind it may be describable, unless all are busy. */
+/* A page that pages_get cannot describe. Those behind it may be described, unless all are busy. */
 static uint64_t look_at_undescribed(struct pdd_scanner *scanner, struct pdd_region *region,
 				    uint64_t page, int err)
 {
@@ -135,7 +146,7 @@ static uint64_t visit_views(struct pdd_scanner *scanner, struct pdd_worker *work
 
 	if (n <= 0)
 		return look_at_undescribed(scanner, region, first, n);
-	for (int i = 0; i < n && done < npages; i++) {
+	for (uint32_t i = 0; i < (uint32_t)n && i < PDD_WORKER_VIEWS && done < npages; i++) {
 		pddi_view_clip(&views[i], npages - done);
 		pddi_look(scanner, worker, region, first + done, &views[i]);
 		done += views[i].npages;

@@ -183,6 +183,8 @@ int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, uint64_t n
 			n = scanner->priv.ops.frames_unmap(scanner->priv.ctx, region, first, run);
 			if (n <= 0)
 				return n ? n : -EIO;
+			if ((uint64_t)n > run)
+				n = (int)run;
 			for (int i = 0; i < n; i++)
 				pddi_stable_leave(scanner, pddi_item_at(region, first + (uint64_t)i),
 						  PDD_REASON_UNMERGED);

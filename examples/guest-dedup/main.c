@@ -265,6 +265,10 @@ int main(int argc, char **argv)
 		else
 			report_table(&job.report);
 		status = job.report.differing_pages || job.report.lost_increments ? 1 : 0;
+		if (fflush(stdout) != 0 || ferror(stdout)) {
+			complain("writing the report", EIO);
+			status = 1;
+		}
 	}
 	clean_up(&job);
 	return status;

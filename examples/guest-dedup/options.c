@@ -25,7 +25,8 @@ static const char usage[] =
 	"  --json                 print one JSON object instead of a table\n"
 	"  --progress             show progress on stderr even if it is no terminal\n"
 	"\n"
-	"Scanning ends by itself when a pass merged nothing and nothing is due.\n"
+	"Scanning ends by itself when a pass merged nothing and nothing is due. ^C ends it too: the\n"
+	"guests are then verified, and what came of it is printed.\n"
 	"Exit status: 0 if no page differs from its image and no increment was lost, 1 if one does,\n"
 	"2 if an option or an image is bad.\n";
 

@@ -17,8 +17,8 @@
  *  - Called on the thread that called the library, never while a structure of the library is half
  *    linked. They must not call back into the scanner.
  *  - They may sleep, except for space_trylock, which must not wait for the space's lock.
- *  - Any of them may fail at any time. What failed keeps its page and its content; a later pass
- *    tries again.
+ *  - All that return a value may fail at any time. What failed keeps its page and its content; a
+ *    later pass tries again. Where a count is returned, 0 counts as busy.
  *  - "n done" means a prefix of the range: a return of k > 0 with k < n is a partial success, after
  *    which the library asks again for the rest, and gets the error then.
  *  - Page numbers are relative to the region. A range never leaves its region or its extent.
@@ -86,7 +86,7 @@ struct pdd_view {
 	uint64_t npages;
 	uint8_t kind;   /* enum pdd_page_kind */
 	uint8_t reason; /* enum pdd_reason, for PDD_PAGE_REFUSED */
-	uint16_t node;  /* NUMA node, 0 .. 1023 */
+	uint16_t node;  /* reserved for the NUMA node; 0 */
 };
 
 /** A frame to be made: whose content, and where it would best stand. */
@@ -116,6 +116,9 @@ struct pdd_ops {
 	 * Describe what stands at pages [first, first + npages), in order and without gaps.
 	 * Contents stay readable until pages_put; they may change at any time.
 	 * Locks held: the space's. May sleep.
+	 * Among checksum collisions a search compares with single pages that it met: pages_get and
+	 * pages_put of one page, perhaps of another space that is tried for it, are then called
+	 * between those of the extent, whose pages may include that one.
 	 *
 	 * @param views   out: at most @p nviews of them. A view of kind ABSENT may reach beyond
 	 *                the range, up to where something stands again.
@@ -129,8 +132,10 @@ struct pdd_ops {
 
 	/**
 	 * Stop all writes to pages [first, first + npages): from here until release, frames_map or
-	 * zero_map of a page no write changes it; whoever writes meanwhile waits, and its write is
-	 * done on the page that stands there afterwards.
+	 * zero_map of a page no write by anybody changes it, devices included; whoever writes
+	 * meanwhile waits, and its write is done on the page that stands there afterwards. A device
+	 * cannot wait: a page that one may be writing (direct I/O, VFIO, io_uring) is REFUSED,
+	 * reason PINNED, or PINS_UNSEEN if that cannot be told.
 	 * Pages may be held only because they lie between others; they are released as they are.
 	 * Locks held: the space's. May sleep, but not for a lock of a space.
 	 *
@@ -151,7 +156,8 @@ struct pdd_ops {
 	 * so that neighbours become neighbours, else anywhere.
 	 * Locks held: the space's whose contents are copied. May sleep.
 	 *
-	 * @param frames   out: @p nframes pointers; the embedder's descriptors embed pdd_frame
+	 * @param frames   out: @p nframes pointers; the embedder's descriptors embed pdd_frame, which
+	 *                 the library initialises
 	 * @param domain   the domain of all of them
 	 * @return the number of frames made, a prefix; 0 or -errno (ENOMEM, ENOSPC: no memory) when
 	 *         none
@@ -187,7 +193,11 @@ struct pdd_ops {
 	 */
 	const void *(*frame_content)(void *ctx, struct pdd_frame *frame);
 
-	/** No page shows the frame any more as far as the library knows; it has forgotten it. */
+	/**
+	 * No page shares the frame any more as far as the library knows; it has forgotten it. After
+	 * pdd_region_remove() without an unmerge pages may still show it: its memory must then stay
+	 * until they are unmapped.
+	 */
 	void (*frame_free)(void *ctx, struct pdd_frame *frame);
 
 	/**

@@ -11,7 +11,11 @@
  * regions need the space's layout locked exclusively by the embedder, or no step running.
  *
  * Nothing is allocated: scanner, workers, spaces, regions, extents and items are the embedder's
- * memory, zeroed before they are handed in, and stay where they are until they are removed.
+ * memory, and stay where they are until they are removed. All but the scanner are zeroed before
+ * they are handed in.
+ *
+ * To end: unmerge and remove all regions, then the spaces. By then frame_free was called for every
+ * frame, and the scanner's memory may go.
  */
 #ifndef PAGEDEDUP_SCANNER_H
 #define PAGEDEDUP_SCANNER_H
@@ -87,7 +91,7 @@ struct pdd_group {
 	bool open; /* in the index: more pages may join */
 };
 
-/** What one extent's worth of decisions needs, about 100 KiB; one per thread that steps. */
+/** What one extent's worth of decisions needs, about 80 KiB; one per thread that steps. */
 struct pdd_worker {
 	struct {
 		struct pdd_view views[PDD_WORKER_VIEWS];
@@ -108,7 +112,7 @@ struct pdd_worker {
 	} priv;
 };
 
-/** The engine; zeroed by pdd_scanner_init(). Private fields. */
+/** The engine; set up by pdd_scanner_init(). Private fields. */
 struct pdd_scanner {
 	struct {
 		struct pdd_ops ops;
@@ -147,9 +151,10 @@ enum pdd_step {
  * @param ops      copied; hooks beyond ops->size count as NULL
  * @param ctx      first argument of every hook
  * @param options  read once
- * @return 0; -EINVAL: a required hook is missing, a size is smaller than its fields in use, an
- *         unknown flag, page_shift, nroots, secret_len, max_page_sharing or max_period_passes out
- *         of range, no secret and no checksum hook
+ * @return 0; -EINVAL: a required hook is missing, a size is smaller than the struct was in 0.1,
+ *         bytes beyond the known options are not zero, an unknown flag, page_shift, nroots,
+ *         secret_len, max_page_sharing or max_period_passes out of range, no secret and no
+ *         checksum hook
  * Calls hooks: none. Since: 0.1
  */
 PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, void *ctx,
@@ -195,7 +200,8 @@ PDD_API int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, ui
 
 /**
  * Forget a region and all its pages, which keep what they show: to be used when the memory goes
- * away, or after pdd_region_unmerge().
+ * away, or after pdd_region_unmerge(). frame_free is called for frames that its pages may still
+ * show: if the memory stays, unmerge first.
  * @return 0; -EINVAL: not added
  * Locking: the space exclusively. Calls hooks: frame_content, frame_free. Complexity: O(npages).
  * Since: 0.1
@@ -203,7 +209,7 @@ PDD_API int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, ui
 PDD_API int pdd_region_remove(struct pdd_region *region);
 
 /**
- * Do a bounded part of a pass.
+ * Do a bounded part of a pass. It ends at the end of the pass even if the budget is not used up.
  *
  * @param worker  zeroed before its first use; not used by two calls at once
  * @return enum pdd_step, or -EINVAL: no budget, or a deadline without the now_ns hook

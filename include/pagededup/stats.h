@@ -32,7 +32,6 @@ struct pdd_counts {
 /** Of a whole scanner. */
 struct pdd_stats {
 	size_t size; /* in: sizeof(struct pdd_stats); bytes beyond what the library knows stay 0 */
-	struct pdd_counts counts; /* over all spaces */
 	uint64_t pages_shared;    /* frames with at least one sharer */
 	uint64_t pages_sharing;   /* sharers beyond the first of each frame: what is saved */
 	uint64_t full_scans;      /* passes completed */
@@ -43,6 +42,7 @@ struct pdd_stats {
 	uint64_t hook_errors;         /* hooks that failed with other than busy */
 	uint64_t stale_twins;         /* twins that were no longer what the index said */
 	uint64_t collisions;          /* different contents of equal checksum that were met */
+	struct pdd_counts counts;     /* over all spaces; last, since reasons will be added */
 };
 
 #endif

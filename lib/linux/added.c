@@ -6,6 +6,9 @@
  *  1. A memory is in `memories` if and only if the scanner knows its space and region.
  *  2. The layout lock is held exclusively while the scanner is told, as ops.h wants it.
  *  3. A failure to add leaves nothing but, at most, the range without huge pages.
+ *  4. No page is in two memories, whichever deduplicators they are of: each would take the other's
+ *     frames for the program's memory. Hence the list of claims, the only state that is not part of
+ *     a deduplicator; `claims_lock` is taken last and for moments.
  *
  * Items and extents are mapped, not allocated: those of pages that nobody touches cost nothing.
  *
@@ -17,6 +20,50 @@
 #include <errno.h>
 
 #include "dedup_internal.h"
+
+static pthread_mutex_t claims_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pdd_linux_memory *claims;
+
+static uintptr_t end_of(const struct pdd_linux_memory *memory)
+{
+	return (uintptr_t)memory->start + (memory->npages << memory->page_shift);
+}
+
+static bool overlaps(const struct pdd_linux_memory *memory, uintptr_t start, uintptr_t end)
+{
+	return start < end_of(memory) && (uintptr_t)memory->start < end;
+}
+
+/* 0, or -EINVAL if a part of the memory is claimed already. */
+static int claim(struct pdd_linux_memory *memory)
+{
+	const struct pdd_linux_memory *other;
+
+	pthread_mutex_lock(&claims_lock);
+	for (other = claims; other; other = other->claims_next)
+		if (overlaps(other, (uintptr_t)memory->start, end_of(memory)))
+			break;
+	if (!other) {
+		memory->claims_next = claims;
+		memory->claims_pprev = &claims;
+		if (claims)
+			claims->claims_pprev = &memory->claims_next;
+		claims = memory;
+	}
+	pthread_mutex_unlock(&claims_lock);
+	return other ? -EINVAL : 0;
+}
+
+static void unclaim(struct pdd_linux_memory *memory)
+{
+	if (!memory->claims_pprev)
+		return;
+	pthread_mutex_lock(&claims_lock);
+	*memory->claims_pprev = memory->claims_next;
+	if (memory->claims_next)
+		memory->claims_next->claims_pprev = memory->claims_pprev;
+	pthread_mutex_unlock(&claims_lock);
+}
 
 static uint64_t extents_bytes(const struct pdd_linux_memory *memory)
 {
@@ -30,6 +77,7 @@ static uint64_t items_bytes(const struct pdd_linux_memory *memory)
 
 static void memory_free(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 {
+	unclaim(memory);
 	if (memory->area)
 		pddi_store_area_drop(&dedup->store, memory->area);
 	pddi_pages_free(memory->items, items_bytes(memory));
@@ -77,12 +125,9 @@ bool pddi_added_overlaps(const struct pdd_linux *dedup, uintptr_t start, uintptr
 {
 	const struct pdd_linux_memory *memory;
 
-	for (memory = dedup->memories; memory; memory = memory->next) {
-		uintptr_t from = (uintptr_t)memory->start;
-
-		if (start < from + (memory->npages << memory->page_shift) && from < end)
+	for (memory = dedup->memories; memory; memory = memory->next)
+		if (overlaps(memory, start, end))
 			return true;
-	}
 	return false;
 }
 
@@ -126,7 +171,9 @@ int pddi_added_make(struct pdd_linux *dedup, struct pdd_linux_memory **out, uint
 		error = memory_make(dedup, &memory, start, length >> dedup->page_shift, flags);
 	if (error)
 		return error;
-	error = forbid_huge_pages(memory);
+	error = claim(memory);
+	if (!error)
+		error = forbid_huge_pages(memory);
 	if (!error)
 		error = introduce(dedup, memory, domain);
 	if (error) {

@@ -12,10 +12,14 @@
  *
  * Hard case: fork. A child inherits the descriptors, but they still mean its parent: a step in the
  * child would move the parent's pages. So all calls but destroy are refused there, and destroy only
- * forgets.
+ * closes them.
+ *
+ * Hard case: signals. A handler that runs on the stepping thread and touches a held page would wait
+ * for the step that it interrupted; so steps block signals. They are delivered afterwards.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -190,31 +194,47 @@ int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **memory, uin
 	return error;
 }
 
+static bool is_added(const struct pdd_linux *dedup, const struct pdd_linux_memory *memory)
+{
+	const struct pdd_linux_memory *other = dedup->memories;
+
+	while (other && other != memory)
+		other = other->next;
+	return other;
+}
+
 int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 {
 	int error = enter(dedup);
 
 	if (error)
 		return error;
-	error = pddi_added_unmerge(memory);
+	error = is_added(dedup, memory) ? pddi_added_unmerge(memory) : -EINVAL;
 	if (!error)
 		pddi_added_forget(dedup, memory);
 	leave(dedup);
 	return error;
 }
 
+/* In a child of fork: the parent may have been in a step, so only the descriptors are sound. */
+static void close_descriptors(struct pdd_linux *dedup)
+{
+	pddi_probe_fini(&dedup->probe);
+	close(dedup->store.fd);
+	dedup->store.fd = -1;
+}
+
 void pdd_linux_destroy(struct pdd_linux *dedup)
 {
-	bool ours;
-
 	if (!dedup)
 		return;
-	ours = dedup->owner == getpid();
-	/* What cannot be copied, or is shown to a parent, keeps its frames. */
-	if (!ours)
-		dedup->store.keep_blocks = true;
+	if (dedup->owner != getpid()) {
+		close_descriptors(dedup);
+		return;
+	}
 	while (dedup->memories) {
-		if (ours && pddi_added_unmerge(dedup->memories))
+		/* What cannot be copied keeps its frames. */
+		if (pddi_added_unmerge(dedup->memories))
 			dedup->store.keep_blocks = true;
 		pddi_added_forget(dedup, dedup->memories);
 	}
@@ -226,6 +246,7 @@ void pdd_linux_destroy(struct pdd_linux *dedup)
 int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds)
 {
 	struct pdd_budget budget = { .pages = pages };
+	sigset_t all, before;
 	int result = enter(dedup);
 
 	if (result)
@@ -235,7 +256,10 @@ int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds
 
 		budget.deadline_ns = now + nanoseconds < now ? UINT64_MAX : now + nanoseconds;
 	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	result = pdd_scanner_step(&dedup->scanner, &dedup->worker, &budget);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	leave(dedup);
 	return result;
 }
@@ -260,7 +284,7 @@ int pdd_linux_memory_counts(struct pdd_linux *dedup, const struct pdd_linux_memo
 
 	if (result)
 		return result;
-	result = pdd_space_counts(&memory->space, counts);
+	result = is_added(dedup, memory) ? pdd_space_counts(&memory->space, counts) : -EINVAL;
 	leave(dedup);
 	return result;
 }

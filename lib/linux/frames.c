@@ -130,10 +130,16 @@ static int write_run(const struct pddi_store *store, uint64_t place,
 {
 	size_t page_size = (size_t)1 << store->page_shift;
 	unsigned long offset = place << store->page_shift;
+	uint64_t limit = pddi_store_limit_bytes();
 	struct iovec vec[RUN_MAX];
 	int nvec = 0;
 	uint32_t i;
 	long written;
+
+	if (offset + page_size > limit)
+		return -ENOSPC;
+	if (nwishes > (limit - offset) >> store->page_shift)
+		nwishes = (uint32_t)((limit - offset) >> store->page_shift);
 
 	for (i = 0; i < nwishes; i++) {
 		void *content = (void *)(uintptr_t)wishes[i].content;

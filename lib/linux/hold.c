@@ -14,8 +14,8 @@
  * Invariants
  *  1. Between pddi_hold_get() and the end of its hold no write changes a held page: a moved page is
  *     known at no address but the staging area's, a protected one cannot be written.
- *  2. UFFDIO_MOVE refuses pages that a device holds on to. Write protection does not see those, so
- *     it is used only under PDD_LINUX_NO_DEVICE_WRITES.
+ *  2. UFFDIO_MOVE refuses pages that are pinned for a device (as O_DIRECT, io_uring and VFIO do).
+ *     Write protection does not see those, so it is used only under PDD_LINUX_NO_DEVICE_WRITES.
  *  3. A hold ends with its last page. Then no page of the memory is registered and everybody who
  *     waits was woken, after what he waits for had become true: the wake is the last call. Whoever
  *     queues up later than that has seen a place without registration and does not queue.
@@ -67,6 +67,8 @@ static void give_up(struct pddi_hold *hold)
 	close(hold->probe->uffd);
 	hold->probe->uffd = -1;
 	hold->probe->facilities.userfaultfd = false;
+	hold->probe->facilities.missing = "userfaultfd: given up, since the kernel did not let go "
+					  "of a range: nothing can be held, so nothing is merged\n";
 }
 
 static void unregister(struct pddi_hold *hold)

@@ -95,6 +95,20 @@ static void copy_moved(const struct pddi_hold *hold, uint32_t at, uint32_t npage
 	}
 }
 
+/* The number of pages moved, a prefix, or -errno. */
+static int move_to_staging(const struct pddi_hold *hold, uint32_t at, uint32_t npages)
+{
+	unsigned char *to = pddi_hold_staging(hold, at);
+	int n = pddi_uffd_move(hold->probe->uffd, to, pddi_hold_address(hold, at), npages,
+			       hold->page_shift);
+
+	/* mlockall() fills all mappings of the process, this one too. */
+	if (n != -EEXIST || madvise(to, (size_t)npages << hold->page_shift, MADV_DONTNEED))
+		return n;
+	return pddi_uffd_move(hold->probe->uffd, to, pddi_hold_address(hold, at), npages,
+			      hold->page_shift);
+}
+
 /* Move away the pages [at, end), which are anonymous. False: no more views. */
 static bool move_away(struct pddi_hold *hold, struct answer *answer, uint32_t at, uint32_t end)
 {
@@ -105,8 +119,7 @@ static bool move_away(struct pddi_hold *hold, struct answer *answer, uint32_t at
 		if (!tell(answer, PDD_PAGE_PRIVATE, PDD_REASON_NONE, pddi_hold_copy(hold, at), 0,
 			  hold->page_shift))
 			return false;
-		n = pddi_uffd_move(hold->probe->uffd, pddi_hold_staging(hold, at),
-				   pddi_hold_address(hold, at), end - at, hold->page_shift);
+		n = move_to_staging(hold, at, end - at);
 		if (n > 0) {
 			copy_moved(hold, at, (uint32_t)n);
 			answer->views[answer->n - 1].npages += (uint32_t)n;
@@ -127,6 +140,8 @@ static bool move_away(struct pddi_hold *hold, struct answer *answer, uint32_t at
 /* Why a page that was protected is not held, if it is not. */
 static enum pdd_reason unheld_reason(uint8_t flags, bool framed)
 {
+	if (!framed && flags & PDDI_PAGE_FILE)
+		return PDD_REASON_SPECIAL; /* mapped there by somebody else, against the contract */
 	if (framed ? !(flags & PDDI_PAGE_PRESENT) || flags & PDDI_PAGE_FILE
 		   : !(flags & (PDDI_PAGE_PRESENT | PDDI_PAGE_SWAPPED)))
 		return framed ? PDD_REASON_CHANGED : PDD_REASON_ABSENT;
@@ -218,8 +233,8 @@ static int register_run(struct pddi_hold *hold)
 		return 0;
 	error = pddi_uffd_register(hold->probe->uffd, pddi_hold_address(hold, first), last - first,
 				   hold->page_shift, mode);
-	if (!error)
-		pddi_bits_put(hold->registered, first, last - first, true);
+	/* It goes mapping by mapping: where it failed, those before may be registered. */
+	pddi_bits_put(hold->registered, first, last - first, true);
 	return error;
 }
 
@@ -247,7 +262,7 @@ int pddi_hold_get(struct pddi_hold *hold, struct pdd_linux_memory *memory, struc
 		pddi_hold_flush(hold);
 	error = register_run(hold);
 	if (error) {
-		hold->memory = NULL;
+		pddi_hold_finish(hold);
 		return error;
 	}
 	for (bit = hold->lo; more && bit < hold->hi; bit = end) {

@@ -40,6 +40,8 @@ struct pdd_linux_memory {
 	struct pdd_linux *dedup;
 	struct pdd_linux_memory *next;
 	struct pdd_linux_memory **pprev;
+	struct pdd_linux_memory *claims_next; /* of all deduplicators of the process */
+	struct pdd_linux_memory **claims_pprev;
 
 	unsigned char *start;
 	uint64_t npages;

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "bitmap.h"
+#include "fd.h"
 #include "uapi.h"
 
 static int open_uffd(void)
@@ -218,7 +219,8 @@ void pddi_probe_init(struct pddi_probe *probe)
 	probe->uffd = open_uffd_api(UFFD_FEATURE_PAGEFAULT_FLAG_WP |
 				    UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_MOVE);
 	uffd_errno = errno;
-	probe->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	probe->uffd = pddi_fd_above_stdio(probe->uffd);
+	probe->pagemap_fd = pddi_fd_above_stdio(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 	if (probe->uffd >= 0) {
 		probe->facilities.userfaultfd = true;
 		probe->facilities.move = try_move(probe->uffd, page_size);

@@ -25,7 +25,8 @@
  * needs no further mapping, so it works at the limit too. The pages stay in the mapping of the
  * store, as copies.
  *
- * Cost: mmap, madvise and what the end of a hold costs for each run of neighbouring frames.
+ * Cost: one mmap for each run of neighbouring frames; one madvise, and what the end of a hold
+ * costs, for each call.
  */
 #define _GNU_SOURCE 1
 #include "remap.h"
@@ -113,23 +114,26 @@ int pddi_frames_map(struct pddi_hold *hold, struct pddi_budget *budget,
 		    struct pdd_frame *const *frames, uint64_t npages)
 {
 	uint64_t done = 0;
+	int error = -EINVAL;
 
 	if (!pddi_hold_covers(hold, memory, first, npages))
-		return -EINVAL;
+		return error;
 	while (done < npages) {
 		uint64_t n = neighbours(frames + done, npages - done);
-		void *start = pddi_memory_address(memory, first + done);
-		int error = remap(budget, memory, first + done, n, store->fd,
-				  pddi_frame_place(frames[done]));
 
+		error = remap(budget, memory, first + done, n, store->fd,
+			      pddi_frame_place(frames[done]));
 		if (error)
-			return done ? (int)done : error;
+			break;
 		pddi_memory_set_framed(memory, first + done, n, true);
-		pddi_hold_end(hold, first + done, n, true);
-		/* Should it fail, the first access pays for it. */
-		(void)madvise(start, (size_t)n << memory->page_shift, MADV_POPULATE_READ);
 		done += n;
 	}
+	if (!done)
+		return error;
+	pddi_hold_end(hold, first, done, true);
+	/* Should it fail, the first access pays for it. */
+	(void)madvise(pddi_memory_address(memory, first), (size_t)done << memory->page_shift,
+		      MADV_POPULATE_READ);
 	return (int)done;
 }
 

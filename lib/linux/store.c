@@ -33,6 +33,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fd.h"
 #include "uapi.h"
 
 _Static_assert(offsetof(struct pddi_frame, frame) == 0, "pddi_frame_of() relies on it");
@@ -45,6 +46,7 @@ int pddi_store_init(struct pddi_store *store, uint32_t page_shift)
 				 MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (store->fd < 0 && errno == EINVAL)
 		store->fd = memfd_create("pagededup-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	store->fd = pddi_fd_above_stdio(store->fd);
 	if (store->fd < 0)
 		return -errno;
 	/*
@@ -66,13 +68,13 @@ static size_t area_bytes(uint64_t npages)
 	return sizeof(struct pddi_area) + PDDI_BITMAP_WORDS(npages) * sizeof(uint64_t);
 }
 
-/* A file that grows beyond the limit kills its process with a signal: ask before. */
-static bool exceeds_file_limit(uint64_t bytes)
+uint64_t pddi_store_limit_bytes(void)
 {
 	struct rlimit limit;
 
-	return bytes > INT64_MAX || (!getrlimit(RLIMIT_FSIZE, &limit) &&
-				     limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur);
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur > INT64_MAX)
+		return INT64_MAX;
+	return limit.rlim_cur;
 }
 
 int pddi_store_area_add(struct pddi_store *store, struct pddi_area **out, uint64_t npages)
@@ -82,7 +84,7 @@ int pddi_store_area_add(struct pddi_store *store, struct pddi_area **out, uint64
 	struct pddi_area *area;
 	void *content;
 
-	if (exceeds_file_limit(offset + bytes))
+	if (offset + bytes > pddi_store_limit_bytes())
 		return -EFBIG;
 	/* It cannot shrink again, should the rest fail. */
 	if (store->grown < store->end + npages) {

@@ -69,6 +69,10 @@ int pddi_store_init(struct pddi_store *store, uint32_t page_shift);
 /* Frames that pages still show live on in the kernel; all else goes. */
 void pddi_store_fini(struct pddi_store *store);
 
+/* How far the store may be written, RLIMIT_FSIZE: a write beyond kills the process with a signal,
+ * so it is asked for before each. */
+uint64_t pddi_store_limit_bytes(void);
+
 /* A new area of npages places. 0, -ENOMEM, or -EFBIG: RLIMIT_FSIZE. */
 int pddi_store_area_add(struct pddi_store *store, struct pddi_area **area, uint64_t npages);
 /* The area's memory is gone: it lives on until its last frame is freed. */

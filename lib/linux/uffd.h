@@ -34,8 +34,8 @@ int pddi_uffd_move(int uffd, void *to, void *from, uint64_t npages, uint32_t pag
 /* Put the zero page to places where nothing is, waking nobody. Some may stay empty. */
 void pddi_uffd_zero(int uffd, void *start, uint64_t npages, uint32_t page);
 
-/* Copy pages to places where nothing is, waking nobody. @return the number of pages copied, a prefix;
- * or -errno if none: EEXIST something there, ENOENT no such mapping, EAGAIN busy, ENOMEM */
+/* Copy pages to places where nothing is, waking nobody. @return the number of pages copied, a
+ * prefix; or -errno if none: EEXIST something there, ENOENT no such mapping, EAGAIN busy, ENOMEM */
 int pddi_uffd_copy(int uffd, void *to, const void *from, uint64_t npages, uint32_t page);
 
 #endif

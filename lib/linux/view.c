@@ -7,7 +7,7 @@
  *
  *	                     lies in a mapping of the store     anonymous
  *	present, zero page   -                                  ZERO
- *	present, file        SHARED                             - (not in added memory)
+ *	present, file        SHARED                             REFUSED: somebody else's mapping
  *	present, not file    PRIVATE: the kernel copied it      PRIVATE
  *	swapped              unknown: read it in, ask again     PRIVATE
  *	neither              SHARED: nobody touched it yet      ABSENT
@@ -196,6 +196,8 @@ static enum pdd_page_kind kind_of(uint8_t flags, bool framed)
 									      : PDD_PAGE_SHARED;
 	if (flags & PDDI_PAGE_PRESENT && flags & PDDI_PAGE_ZERO)
 		return PDD_PAGE_ZERO;
+	if (flags & PDDI_PAGE_FILE)
+		return PDD_PAGE_REFUSED;
 	return flags & (PDDI_PAGE_PRESENT | PDDI_PAGE_SWAPPED) ? PDD_PAGE_PRIVATE
 							       : PDD_PAGE_ABSENT;
 }
@@ -255,6 +257,7 @@ int pddi_view_get(const struct pddi_pagemap *map, const struct pdd_linux_memory 
 							    : NULL,
 			.npages = 1,
 			.kind = (uint8_t)kind,
+			.reason = kind == PDD_PAGE_REFUSED ? PDD_REASON_SPECIAL : PDD_REASON_NONE,
 		};
 		last = kind;
 	}

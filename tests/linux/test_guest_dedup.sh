@@ -76,7 +76,9 @@ bad_input() {
 }
 
 interrupted() {
-	"$program" --json --writers 1 --seconds 100 "$dir/guest-1" >"$dir/out" &
+	# It would go on for a day: the limit is there to notice that, not to measure. It passes INT on.
+	timeout --signal=KILL 200 "$program" --json --writers 1 --seconds 100000 "$dir/guest-1" \
+		>"$dir/out" &
 	sleep 1
 	kill -INT $!
 	status=0
@@ -90,5 +92,22 @@ for_each_set compare
 measure "$dir/guest-1" "$dir/guest-2" "$dir/guest-3" "$dir/guest-4"
 domains
 bad_input
+no_output() {
+	status=0
+	"$program" "$dir/zero" >/dev/full 2>"$dir/message" || status=$?
+	[ "$status" = 1 ] || fail "nowhere to print: exit $status"
+}
+
+# Messages of a program that was started with its standard streams closed must not land in frames.
+closed_streams() {
+	status=0
+	"$program" --progress "$dir/guest-1" "$dir/guest-1" <&- >&- 2>&- || status=$?
+	[ "$status" = 1 ] || fail "streams closed: exit $status, not 1 for the report that went nowhere"
+	"$program" --json "$dir/guest-1" "$dir/guest-1" <&- 2>&- >"$dir/out" || fail "streams closed: exit $?"
+	[ "$(field differing_pages "$(cat "$dir/out")")" = 0 ] || fail "streams closed: pages differ"
+}
+
 interrupted
+no_output
+closed_streams
 exit "$failed"

@@ -25,11 +25,11 @@ field() {
 
 # same_fields WHAT JSON JSON NAME...
 same_fields() {
-	what=$1 one=$2 two=$3
+	label=$1 one=$2 two=$3
 	shift 3
 	for name; do
 		a=$(field "$name" "$one") b=$(field "$name" "$two")
-		[ -n "$a" ] && [ "$a" = "$b" ] || fail "$what: $name is $a, but $b by the other count"
+		[ -n "$a" ] && [ "$a" = "$b" ] || fail "$label: $name is $a, but $b by the other count"
 	done
 }
 

@@ -8,11 +8,12 @@
  * UFFDIO_MOVE where the kernel has it (6.8), else by userfaultfd write protection.
  *
  * READ FIRST: direct I/O and devices. A page that a device is writing (O_DIRECT reads, io_uring
- * fixed buffers, RDMA, VFIO) must not be replaced. UFFDIO_MOVE refuses such pages, so fresh
- * anonymous memory is safe. Write protection does not see them; it is needed for pages that were
- * shared before and got their own copy by a write, and for all pages on kernels before 6.8. Such
- * pages are therefore left alone (reason "pins unseen") unless PDD_LINUX_NO_DEVICE_WRITES promises
- * that no device writes into the memory.
+ * fixed buffers, RDMA, VFIO) must not be replaced. UFFDIO_MOVE refuses pages that are pinned for
+ * that, so fresh anonymous memory is safe, except from those few file systems and drivers that
+ * take references without pinning (O_DIRECT of some network file systems). Write protection does
+ * not see pins; it is needed for pages that were shared before and got their own copy by a write,
+ * and for all pages on kernels before 6.8. Such pages are therefore left alone (reason "pins
+ * unseen") unless PDD_LINUX_NO_DEVICE_WRITES promises that no device writes into the memory.
  *
  * READ ALSO: while memory is added, the owner must not unmap, remap, mprotect, mlock or
  * MADV_DONTNEED it, nor register it with a userfaultfd; pdd_linux_remove() first. Where a page was
@@ -25,11 +26,26 @@
  *
  * A reader or writer of a page that is just being compared waits, at most for the work on one
  * extent. So the thread that calls pdd_linux_step() must not have its stack in added memory, nor
- * may the trace callback touch any. The library itself uses no memory of the heap.
+ * may the trace callback touch any. Signals are blocked during a step, and delivered afterwards:
+ * without a deadline that is as long as the pages take. The library itself uses no memory of the
+ * heap.
  *
- * Locking: every function may be called from any thread; calls on one pdd_linux are serialised.
- * The memory itself may be read and written at any time, also by the kernel on the process's
- * behalf.
+ * What does not wait, but fails: accesses through /proc/self/mem, ptrace and core dumps (a held
+ * page is missing there), and what the kernel writes for a thread that ends. So no thread may have
+ * its stack or thread-local storage in added memory, and no robust mutex may lie there.
+ *
+ * Driving it. Call pdd_linux_step() from a thread of its own, a few thousand pages at a time, or as
+ * many as you like with a deadline; sleep between steps to bound the CPU time it takes. A step ends
+ * at the end of a pass (PDD_STEP_PASS) even if pages are left of its budget. There is nothing left
+ * to do, as long as nothing is written, when a pass has merged nothing (counts.merges and
+ * counts.zero_merges as before it) and counts.pages_due is 0. Old pages are looked at once in 64
+ * passes (PDD_AGING_PHASE), so a page that an old one could share finds it in the index, but a
+ * change of an old page may be seen as late as that.
+ *
+ * Locking: every function may be called from any thread; calls on one pdd_linux are serialised, so
+ * a call waits for the step under way. In a child of fork all calls that return an int answer
+ * -ECHILD.
+ * The memory itself may be read and written at any time, also by system calls of the process.
  */
 #ifndef PAGEDEDUP_LINUX_DEDUP_H
 #define PAGEDEDUP_LINUX_DEDUP_H
@@ -80,7 +96,8 @@ struct pdd_linux_options {
 PDD_API int pdd_linux_create(struct pdd_linux **dedup, const struct pdd_linux_options *options);
 
 /** Remove all memory (as pdd_linux_remove) and destroy. Remaining copies that could not be made
- * for want of memory keep their frames alive until they are unmapped. NULL is allowed. */
+ * for want of memory keep their frames alive until they are unmapped. In a child of fork it only
+ * closes the descriptors. NULL is allowed. */
 PDD_API void pdd_linux_destroy(struct pdd_linux *dedup);
 
 /**
@@ -90,7 +107,8 @@ PDD_API void pdd_linux_destroy(struct pdd_linux *dedup);
  * @param domain  trust boundary: pages of different domains never share anything but zero pages
  * @param start   page-aligned
  * @param length  bytes, a multiple of the page size, at least one page
- * @return 0; -EINVAL: not aligned, empty, overlaps with added memory; -ENOMEM: no memory for items,
+ * @return 0; -EINVAL: not aligned, empty, overlaps with memory that was added to this or another
+ *         deduplicator of the process; -ENOMEM: no memory for items,
  *         or a part of the range is not mapped; -EACCES: a part of it is not private anonymous
  *         memory with PROT_READ | PROT_WRITE (shared, file-backed, read-only, executable,
  *         hugetlbfs), is locked, is registered with a userfaultfd, is wiped on fork, or differs in
@@ -107,8 +125,8 @@ PDD_API int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **mem
 
 /**
  * Give every shared page its own copy and forget the memory.
- * @return 0; -ENOMEM: some pages could not be copied; they stay shared and the memory stays added;
- *         -ECHILD: in a child of fork
+ * @return 0; -EINVAL: not added to this deduplicator; -ENOMEM: some pages could not be copied; they
+ *         stay shared and the memory stays added; -ECHILD: in a child of fork
  * Since: 0.1
  */
 PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory);
@@ -117,7 +135,7 @@ PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *m
  * Do a bounded part of a pass: pdd_scanner_step(), with the deadline relative to now.
  * @param pages       pages to come by at most, at least 1
  * @param nanoseconds time after which no new run of work begins; 0: no deadline
- * @return enum pdd_step; -EINVAL: no pages; -ECHILD: in a child of fork, as all calls below
+ * @return enum pdd_step; -EINVAL: no pages; -ECHILD: in a child of fork
  * Since: 0.1
  */
 PDD_API int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds);
@@ -147,6 +165,8 @@ struct pdd_linux_usage {
 	uint64_t memory_mappings; /* those of them that lie in added memory */
 };
 
+/** @return what the kernel lets it do; lives as long as the deduplicator. A step that had to give
+ * up its userfaultfd changes it: read it on the stepping thread, or between steps. */
 PDD_API const struct pdd_linux_facilities *pdd_linux_facilities(const struct pdd_linux *dedup);
 
 /** @return 0, or -errno if /proc cannot be read. Complexity: O(mappings of the process). */
