@@ -7,16 +7,7 @@
 # What is expected is spelled in the order of count_pages:
 #
 #   pages zero contents shared sharing unshared runs mappings
-set -eu
-export LC_ALL=C
-
-: "${PDD_BUILD_DIR:?is where the programs were built}"
-count=$PDD_BUILD_DIR/tests/tools/count_pages
-make=$PDD_BUILD_DIR/tests/tools/make_image
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
-failed=0
+. "${PDD_SOURCE_DIR:?}/tests/support/images.sh"
 
 # page LETTER: A and B differ from the first byte on, the small letters in the last one only.
 page() {
