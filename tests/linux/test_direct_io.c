@@ -248,6 +248,7 @@ static void test_hooks(void **state)
 {
 	assert_int_equal(run_hooks(0), 0);
 	assert_true(did.mapped && did.zeroed);
+	assert_true(did.refused[PDD_REASON_PINNED]);
 	assert_true(did.refused[PDD_REASON_PINS_UNSEEN]); /* merged and broken */
 }
 
