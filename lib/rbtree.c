@@ -24,6 +24,8 @@
  * of repainting; repaint_up and refill_up prove this case by case. Repainting frees the nodes that
  * it passes from the colouring that made it pass, hence O(1) amortised after the search.
  *
+ * Augmented trees are a layer on top: the change as of a plain tree, then the values; see refresh.
+ *
  * Left and right are mirror images, so each case is written once and takes the side as an argument:
  * false is left, true is right.
  *
@@ -40,11 +42,6 @@
 #define WORD_BITS ((uintptr_t)7) /* colour and tag; the others are the address */
 
 _Static_assert((PDD_RB_TAG_MAX << TAG_SHIFT | RED) == WORD_BITS, "colour and tag fill three bits");
-
-static inline struct pdd_rbnode *parent_of(const struct pdd_rbnode *node)
-{
-	return (struct pdd_rbnode *)(node->parent & ~WORD_BITS);
-}
 
 /* A missing child is black (I4). */
 static inline bool is_red(const struct pdd_rbnode *node)
@@ -101,7 +98,7 @@ static void rotate(struct pdd_rbroot *root, struct pdd_rbnode *top, bool side)
 {
 	struct pdd_rbnode *up = *child(top, side);
 	struct pdd_rbnode *inner = *child(up, !side);
-	struct pdd_rbnode *parent = parent_of(top);
+	struct pdd_rbnode *parent = pdd_rb_parent(top);
 
 	*slot_of(root, top, parent) = up;
 	set_parent(up, parent);
@@ -139,7 +136,7 @@ static void rotate(struct pdd_rbroot *root, struct pdd_rbnode *top, bool side)
 static void repaint_up(struct pdd_rbroot *root, struct pdd_rbnode *node)
 {
 	for (;;) {
-		struct pdd_rbnode *parent = parent_of(node), *grand, *uncle;
+		struct pdd_rbnode *parent = pdd_rb_parent(node), *grand, *uncle;
 		bool side;
 
 		if (!parent) { /* L1 */
@@ -149,7 +146,7 @@ static void repaint_up(struct pdd_rbroot *root, struct pdd_rbnode *node)
 		if (!is_red(parent)) /* L2 */
 			return;
 
-		grand = parent_of(parent);
+		grand = pdd_rb_parent(parent);
 		PDD_INVARIANT(grand && !is_red(grand));
 		side = grand->right == parent;
 		uncle = *child(grand, !side);
@@ -224,7 +221,7 @@ static void refill_up(struct pdd_rbroot *root, struct pdd_rbnode *parent, bool s
 				return;
 			}
 			hole = parent;
-			parent = parent_of(hole);
+			parent = pdd_rb_parent(hole);
 			if (!parent)
 				return;
 			side = parent->right == hole;
@@ -264,7 +261,7 @@ void pdd_rb_link(struct pdd_rbroot *root, struct pdd_rbnode *node, struct pdd_rb
 static void take_place(struct pdd_rbroot *root, const struct pdd_rbnode *old,
 		       struct pdd_rbnode *node)
 {
-	struct pdd_rbnode *parent = parent_of(old);
+	struct pdd_rbnode *parent = pdd_rb_parent(old);
 
 	*slot_of(root, old, parent) = node;
 	set_parent(node, parent);
@@ -285,7 +282,7 @@ static void take_place(struct pdd_rbroot *root, const struct pdd_rbnode *old,
  */
 static void unlink_outer(struct pdd_rbroot *root, struct pdd_rbnode *node)
 {
-	struct pdd_rbnode *parent = parent_of(node);
+	struct pdd_rbnode *parent = pdd_rb_parent(node);
 	struct pdd_rbnode *only = node->left ? node->left : node->right;
 	struct pdd_rbnode **slot = slot_of(root, node, parent);
 	bool side = parent && slot == &parent->right;
@@ -311,7 +308,7 @@ void pdd_rb_remove(struct pdd_rbroot *root, struct pdd_rbnode *node)
 	struct pdd_rbnode *successor;
 
 	PDD_ASSERT(root && node);
-	PDD_ASSERT(*slot_of(root, node, parent_of(node)) == node);
+	PDD_ASSERT(*slot_of(root, node, pdd_rb_parent(node)) == node);
 
 	if (!node->left || !node->right) {
 		unlink_outer(root, node);
@@ -329,7 +326,7 @@ void pdd_rb_replace(struct pdd_rbroot *root, struct pdd_rbnode *old, struct pdd_
 	PDD_ASSERT(root && old && node && old != node);
 	PDD_ASSERT(((uintptr_t)node & WORD_BITS) == 0);
 	PDD_ASSERT(tag <= PDD_RB_TAG_MAX);
-	PDD_ASSERT(*slot_of(root, old, parent_of(old)) == old);
+	PDD_ASSERT(*slot_of(root, old, pdd_rb_parent(old)) == old);
 
 	node->parent = (uintptr_t)tag << TAG_SHIFT;
 	take_place(root, old, node);
@@ -364,7 +361,7 @@ static struct pdd_rbnode *neighbour(const struct pdd_rbnode *node, bool side)
 
 	if (below)
 		return outermost(below, !side);
-	while ((parent = parent_of(node)) && *child(parent, side) == node)
+	while ((parent = pdd_rb_parent(node)) && *child(parent, side) == node)
 		node = parent;
 	return parent;
 }
@@ -381,6 +378,76 @@ struct pdd_rbnode *pdd_rb_prev(const struct pdd_rbnode *node)
 	return neighbour(node, false);
 }
 
+/*
+ * Compute values anew after a change at a place: that of a new node, which is `node`, or a place
+ * that became empty below `node`. The path is `node` and all above it.
+ *
+ * A value can be wrong only if its node, or one below, was given another child. That happens to
+ * nodes of the path, and to children of such nodes, as follows; and it happens to nothing below a
+ * child that is off the path, so that the values needed for such a child are right already.
+ *
+ *  - L3 and R2 link nothing. A rotation also gives a child to the node above it, which is above
+ *    the place.
+ *  - L4 and L5 shuffle three nodes: one ends on top, the two others as its children. The top one
+ *    is on the path: in L5 it was above the place already; in L4 it is the node of the defect,
+ *    which is the new one or above it.
+ *  - R1 lifts the sibling over the parent: both are above the hole now, and so above the place.
+ *  - R4 puts a node on top which has, as its children, the parent, which is above the hole, and,
+ *    if R3 came before, the one other node that was given another child.
+ *  - A successor stands where the removed node was, on the path, or is its lowest node.
+ *
+ * So it is enough to compute both children of each node of the path, upwards, and the root in the
+ * end. It goes up to the root even if a value comes out as before: whether the nodes above were
+ * given other children is not known here.
+ */
+static void refresh(struct pdd_rbnode *node, pdd_rb_augment_fn augment)
+{
+	struct pdd_rbnode *top = NULL;
+
+	for (; node; node = pdd_rb_parent(node)) {
+		if (node->left)
+			augment(node->left);
+		if (node->right)
+			augment(node->right);
+		top = node;
+	}
+	if (top)
+		augment(top);
+}
+
+void pdd_rb_link_augmented(struct pdd_rbroot *root, struct pdd_rbnode *node,
+			   struct pdd_rbnode *parent, struct pdd_rbnode **slot, unsigned tag,
+			   pdd_rb_augment_fn augment)
+{
+	PDD_ASSERT(augment);
+	pdd_rb_link(root, node, parent, slot, tag);
+	refresh(node, augment);
+}
+
+/* The place that becomes empty is that of the node or, if it has two children, of its successor. */
+void pdd_rb_remove_augmented(struct pdd_rbroot *root, struct pdd_rbnode *node,
+			     pdd_rb_augment_fn augment)
+{
+	struct pdd_rbnode *leaves = node, *above;
+
+	PDD_ASSERT(root && node && augment);
+	if (node->left && node->right)
+		leaves = outermost(node->right, false);
+	above = pdd_rb_parent(leaves);
+	if (above == node)
+		above = leaves; /* which takes its place */
+	pdd_rb_remove(root, node);
+	refresh(above, augment);
+}
+
+void pdd_rb_replace_augmented(struct pdd_rbroot *root, struct pdd_rbnode *old,
+			      struct pdd_rbnode *node, unsigned tag, pdd_rb_augment_fn augment)
+{
+	PDD_ASSERT(augment);
+	pdd_rb_replace(root, old, node, tag);
+	refresh(node, augment);
+}
+
 /* What is wrong with this node, or with the links to its children; NULL if nothing is. */
 static const char *wrong_at(const struct pdd_rbnode *node)
 {
@@ -391,7 +458,7 @@ static const char *wrong_at(const struct pdd_rbnode *node)
 		return "rbtree: a child pointer is not aligned";
 	if (left && left == right)
 		return "rbtree: a node is both children of its parent";
-	if ((left && parent_of(left) != node) || (right && parent_of(right) != node))
+	if ((left && pdd_rb_parent(left) != node) || (right && pdd_rb_parent(right) != node))
 		return "rbtree: a child does not name its parent";
 	if (is_red(node) && (is_red(left) || is_red(right)))
 		return "rbtree: a red node has a red child";
@@ -414,7 +481,7 @@ int64_t pdd_rb_check(const struct pdd_rbroot *root, const char **why)
 	node = root->node;
 	if ((uintptr_t)node & WORD_BITS)
 		wrong = "rbtree: the root pointer is not aligned";
-	else if (node && parent_of(node))
+	else if (node && pdd_rb_parent(node))
 		wrong = "rbtree: the root has a parent";
 	else if (is_red(node))
 		wrong = "rbtree: the root is red";
@@ -439,7 +506,7 @@ int64_t pdd_rb_check(const struct pdd_rbroot *root, const char **why)
 		do {
 			black -= !is_red(node);
 			from = node;
-			parent = parent_of(node);
+			parent = pdd_rb_parent(node);
 			node = parent;
 		} while (parent && (parent->right == from || !parent->right));
 		if (parent)
