@@ -63,25 +63,38 @@ static bool is_bridgeable(const struct pdd_item *a, const struct pdd_item *b)
 	return true;
 }
 
+/* The first item from i on whose decision stands: it may have been cancelled meanwhile. */
+static uint32_t next_decided(const struct pdd_scanner *scanner, struct pdd_item *const *items,
+			     uint32_t i, uint32_t nitems)
+{
+	while (i < nitems && !pddi_merge_is_decided(scanner, items[i]))
+		i++;
+	return i;
+}
+
 /* Carry out decisions, which are ordered by region and page. */
 static void carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		      const struct pdd_space *at_hand, struct pdd_item *const *items, uint32_t nitems)
 {
-	uint32_t i = 0;
+	uint32_t i = next_decided(scanner, items, 0, nitems);
 
 	while (i < nitems) {
+		const struct pdd_item *last = items[i];
 		uint64_t n = 0;
 
-		worker->priv.run[n++] = items[i++];
-		while (i < nitems && is_bridgeable(items[i - 1], items[i])) {
+		worker->priv.run[n++] = items[i];
+		i = next_decided(scanner, items, i + 1, nitems);
+		while (i < nitems && is_bridgeable(last, items[i])) {
 			const struct pdd_region *region = items[i]->priv.region;
-			uint64_t page = item_page(items[i - 1]) + 1;
+			uint64_t page = item_page(last) + 1;
 
 			for (; page <= item_page(items[i]); page++)
 				worker->priv.run[n++] = pddi_item_at(region, page);
-			i++;
+			last = items[i];
+			i = next_decided(scanner, items, i + 1, nitems);
 		}
 		run(scanner, worker, at_hand, n);
+		i = next_decided(scanner, items, i, nitems);
 	}
 }
 
@@ -102,7 +115,7 @@ static uint32_t sort_twins(struct pdd_worker *worker)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < worker->priv.ngroups; i++)
-		if (worker->priv.groups[i].frame)
+		if (worker->priv.groups[i].frame && worker->priv.groups[i].twin)
 			twins[n++] = worker->priv.groups[i].twin;
 	for (uint32_t g = 0; g < sizeof(gaps) / sizeof(gaps[0]); g++) {
 		for (uint32_t i = gaps[g]; i < n; i++) {
@@ -124,32 +137,20 @@ static void carry_out_twins(struct pdd_scanner *scanner, struct pdd_worker *work
 	for (uint32_t i = 0; i < worker->priv.ngroups; i++) {
 		struct pdd_group *group = &worker->priv.groups[i];
 
-		if (group->frame && item_state(group->twin) != ITEM_SHARER)
+		if (!group->frame)
+			continue;
+		if (!group->twin)
+			pddi_group_twin_failed(scanner, group, PDD_REASON_CHANGED);
+		else if (item_state(group->twin) != ITEM_SHARER)
 			pddi_group_twin_failed(scanner, group, item_reason(group->twin));
 	}
-}
-
-/* Keep the decisions that were not cancelled meanwhile. */
-static uint32_t pack_decided(const struct pdd_scanner *scanner, struct pdd_worker *worker)
-{
-	bool zero = pddi_merges_zero(scanner);
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < worker->priv.ndecided; i++) {
-		struct pdd_item *item = worker->priv.decided[i];
-
-		if (item_state(item) == ITEM_PENDING ||
-		    (zero && item_class(item) == PDD_CLASS_ZERO))
-			worker->priv.decided[n++] = item;
-	}
-	return n;
 }
 
 void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    const struct pdd_space *at_hand)
 {
 	carry_out_twins(scanner, worker, at_hand);
-	carry_out(scanner, worker, at_hand, worker->priv.decided, pack_decided(scanner, worker));
+	carry_out(scanner, worker, at_hand, worker->priv.decided, worker->priv.ndecided);
 	pddi_groups_settle(scanner, worker);
 	worker->priv.ndecided = 0;
 }

@@ -5,18 +5,38 @@
  * Invariants
  *  1. A leader's `dups` is the first frame of a ring of at least one dup, or NULL. A frame with
  *     FRAME_DUP is in exactly one ring; the ring's frames have FRAME_DUP, their `dups` is NULL.
- *  2. All frames of a chain have equal checksum, domain and content.
+ *  2. All frames of a chain have equal checksum, domain, NUMA node and content.
  *  3. nsharers is the length of the list of sharers; each of them has the frame as its owner.
- *  4. If any dup of the ring has room, the first has.
+ *  4. The dups with room form a prefix of the ring, as seen from the leader's `dups`. The leader
+ *     is no part of that: it may have room or not.
  *
- * Why 4 holds with O(1) work: pages are reserved at the first dup only, so it alone can become full
- * by joining; the ring is then turned by one, which puts it last, behind the others. A frame that
- * was full and gets room is moved to the head. All other changes leave the set of frames with room
- * as it was. (A change of the limit breaks 4 until frames change again; picking then may miss a
- * place, which costs a frame and no correctness.)
+ * Why 4 holds with O(1) work: an operation moves one dup at most, and those with room come first
+ * among the others whatever it does with that one. So only the place of that dup matters. Without
+ * room it becomes the last. With room it goes to the head, or stays where it is if it is the first
+ * or the one before it has room. Two neighbours that both have room may also be swapped. A handover
+ * takes the first out, and what happens to the leader's places concerns no dup.
  *
- * Fullest-first: a dup that lost sharers and is emptier than the next one with room swaps places
- * with it. One step for one loss keeps the order approximately, which is all that picking needs.
+ * Between a change of a frame's places and pdd_chain_update() that frame may violate 4. Several may
+ * wait to be told, as the two of a refile do, if none of them got room: one that keeps its place
+ * had room all along, so that what stood before it had room as well, has it still, or will become
+ * the last when it is told.
+ *
+ * A change of the limit may violate 4 everywhere, until pdd_chain_sort(). Only this relies on 4:
+ * that picking and refiling find a place if there is one. Missing one costs a frame, nothing else.
+ *
+ * Fullest first: a dup with room that is emptier than the next one swaps places with it, and so
+ * does one that is fuller than the one before it. One step for one change keeps the order
+ * approximately, which is all that picking needs.
+ *
+ * Why refiling frees a frame for each source, and ends with the fewest frames: let R be the room of
+ * all frames with room together, and s the sharers of a source, which has no reservation. Its own
+ * room is limit - s, so the others have room for all of its sharers if and only if R >= limit,
+ * whichever frame it is. A move does not change R, and the source remains the one with the fewest
+ * sharers; so what was begun goes on until it is empty and has no room, which takes limit from R.
+ * When R < limit, the k frames that are not over the limit have more than (k - 1) * limit sharers
+ * and reservations, which do not fit in fewer. (If R >= limit still and all that have room have
+ * reservations, it waits for those.) It ends: a move into a frame with reservations leaves fewer
+ * sharers in those without; one among those without makes the sum of their squares greater.
  *
  * Locking: none.
  */
@@ -32,13 +52,13 @@ _Static_assert(sizeof(struct pdd_item) == 48, "frozen layout");
 _Static_assert(sizeof(struct pdd_extent) == 64, "frozen layout");
 
 void pdd_frame_init(struct pdd_frame *frame, uint64_t checksum, uint32_t domain,
-		    uint16_t numa_node)
+		    uint16_t node)
 {
 	*frame = (struct pdd_frame){
 		.priv = {
 			.node = { .checksum = checksum },
 			.domain = domain,
-			.numa_node = numa_node,
+			.numa_node = node,
 		},
 	};
 }
@@ -46,6 +66,18 @@ void pdd_frame_init(struct pdd_frame *frame, uint64_t checksum, uint32_t domain,
 bool pdd_frame_is_dup(const struct pdd_frame *frame)
 {
 	return frame->priv.flags & FRAME_DUP;
+}
+
+void pdd_frame_reserve(struct pdd_frame *frame)
+{
+	frame->priv.nreserved++;
+	PDD_ASSERT(frame->priv.nreserved > 0);
+}
+
+void pdd_frame_unreserve(struct pdd_frame *frame)
+{
+	PDD_ASSERT(frame->priv.nreserved > 0);
+	frame->priv.nreserved--;
 }
 
 void pdd_frame_insert_sharer(struct pdd_frame *frame, struct pdd_item *item)
@@ -65,10 +97,13 @@ void pdd_frame_remove_sharer(struct pdd_frame *frame, struct pdd_item *item)
 struct pdd_frame *pdd_chain_pick(struct pdd_frame *leader, uint32_t limit)
 {
 	struct pdd_frame *first = leader->priv.dups;
+	bool leader_has_room = pdd_frame_has_room(leader, limit);
 
-	if (pdd_frame_has_room(leader, limit))
+	if (!first || !pdd_frame_has_room(first, limit))
+		return leader_has_room ? leader : NULL;
+	if (leader_has_room && pdd_frame_places(leader) >= pdd_frame_places(first))
 		return leader;
-	return first && pdd_frame_has_room(first, limit) ? first : NULL;
+	return first;
 }
 
 static struct pdd_frame *next_dup(const struct pdd_frame *dup)
@@ -117,10 +152,31 @@ static void ring_append(struct pdd_frame *leader, struct pdd_frame *dup)
 	}
 }
 
+static void ring_move_to_end(struct pdd_frame *leader, struct pdd_frame *dup)
+{
+	ring_remove(leader, dup);
+	ring_append(leader, dup);
+}
+
+/* Put a dup behind the next one. */
+static void ring_step_back(struct pdd_frame *leader, struct pdd_frame *dup)
+{
+	struct pdd_frame *next = next_dup(dup);
+
+	ring_remove(leader, dup);
+	ring_insert(next, dup, next_dup(next));
+}
+
+static bool same_key(const struct pdd_frame *a, const struct pdd_frame *b)
+{
+	return a->priv.node.checksum == b->priv.node.checksum &&
+	       a->priv.domain == b->priv.domain && a->priv.numa_node == b->priv.numa_node;
+}
+
 void pdd_chain_insert(struct pdd_frame *leader, struct pdd_frame *dup, uint32_t limit)
 {
 	PDD_ASSERT(!pdd_frame_is_dup(leader) && !pdd_frame_is_dup(dup) && !dup->priv.dups);
-	PDD_ASSERT(leader->priv.node.checksum == dup->priv.node.checksum);
+	PDD_ASSERT(same_key(leader, dup));
 	ring_append(leader, dup);
 	if (pdd_frame_has_room(dup, limit))
 		leader->priv.dups = dup;
@@ -134,30 +190,159 @@ void pdd_chain_remove(struct pdd_frame *leader, struct pdd_frame *dup)
 	dup->priv.flags &= (uint16_t)~FRAME_DUP;
 }
 
+/* Whether, of two dups, the one behind has room and is fuller than the one before. */
+static bool is_fuller(const struct pdd_frame *behind, const struct pdd_frame *before,
+		      uint32_t limit)
+{
+	return pdd_frame_has_room(behind, limit) &&
+	       pdd_frame_places(behind) > pdd_frame_places(before);
+}
+
 void pdd_chain_update(struct pdd_frame *leader, struct pdd_frame *frame, uint32_t limit)
 {
-	struct pdd_frame *first = leader->priv.dups, *next;
+	struct pdd_frame *prev;
 
 	if (frame == leader)
 		return;
-	next = next_dup(frame);
+	PDD_ASSERT(pdd_frame_is_dup(frame) && leader->priv.dups);
 	if (!pdd_frame_has_room(frame, limit)) {
 		/* Turning the ring puts the first last. */
-		if (frame == first) {
-			leader->priv.dups = next;
-		} else {
-			ring_remove(leader, frame);
-			ring_append(leader, frame);
-		}
-	} else if (frame != first && !pdd_frame_has_room(prev_dup(frame), limit)) {
-		ring_remove(leader, frame);
-		ring_append(leader, frame);
-		leader->priv.dups = frame;
-	} else if (next != first && pdd_frame_has_room(next, limit) &&
-		   frame->priv.nsharers < next->priv.nsharers) {
-		ring_remove(leader, frame);
-		ring_insert(next, frame, next_dup(next));
+		if (frame == leader->priv.dups)
+			leader->priv.dups = next_dup(frame);
+		else
+			ring_move_to_end(leader, frame);
+		return;
 	}
+	prev = prev_dup(frame);
+	if (frame != leader->priv.dups) {
+		bool fuller = is_fuller(frame, prev, limit);
+
+		/* With one place left it is as full as any; it may have got that place just now. */
+		if (!pdd_frame_has_room(prev, limit) ||
+		    (fuller && pdd_frame_places(frame) + 1 == limit)) {
+			ring_move_to_end(leader, frame);
+			leader->priv.dups = frame;
+		} else if (fuller) {
+			ring_step_back(leader, prev);
+		}
+	}
+	/* Also behind the head: one that had no sharer and got its first is the emptiest. */
+	if (next_dup(frame) != leader->priv.dups && is_fuller(next_dup(frame), frame, limit))
+		ring_step_back(leader, frame);
+}
+
+/* Lists, for sorting: dups linked by `next` only, up to NULL. */
+
+/* Make one list of two that are in order; of equals those of the first come first. */
+static struct pdd_frame *list_merge(struct pdd_frame *a, struct pdd_frame *b)
+{
+	struct pdd_frame *head, **end = &head;
+
+	while (a && b) {
+		struct pdd_frame **list = pdd_frame_places(a) >= pdd_frame_places(b) ? &a : &b;
+
+		*end = *list;
+		end = &(*list)->priv.node.u.dup.next;
+		*list = *end;
+	}
+	*end = a ? a : b;
+	return head;
+}
+
+/*
+ * Merge sort, fullest first. What was taken from the list so far is in runs of 2^i dups, at most
+ * one for each i, the longer ones with what came earlier; adding a dup is counting up by one. There
+ * are less than 2^58 frames, of 64 bytes.
+ */
+static struct pdd_frame *list_sort(struct pdd_frame *list)
+{
+	struct pdd_frame *runs[58] = {NULL}, *run, *sorted = NULL;
+	unsigned i, nruns = 0;
+
+	while (list) {
+		run = list;
+		list = next_dup(run);
+		run->priv.node.u.dup.next = NULL;
+		for (i = 0; runs[i]; i++) {
+			run = list_merge(runs[i], run);
+			runs[i] = NULL;
+		}
+		runs[i] = run;
+		nruns = i < nruns ? nruns : i + 1;
+	}
+	for (i = 0; i < nruns; i++)
+		sorted = list_merge(runs[i], sorted);
+	return sorted;
+}
+
+static void ring_append_list(struct pdd_frame *leader, struct pdd_frame *list)
+{
+	while (list) {
+		struct pdd_frame *dup = list;
+
+		list = next_dup(dup);
+		ring_append(leader, dup);
+	}
+}
+
+void pdd_chain_sort(struct pdd_frame *leader, uint32_t limit)
+{
+	struct pdd_frame *with_room = NULL, *others = NULL;
+
+	PDD_ASSERT(!pdd_frame_is_dup(leader));
+	/* From the end, so that both lists keep the order of the ring. */
+	while (leader->priv.dups) {
+		struct pdd_frame *dup = prev_dup(leader->priv.dups);
+		struct pdd_frame **list = pdd_frame_has_room(dup, limit) ? &with_room : &others;
+
+		ring_remove(leader, dup);
+		dup->priv.node.u.dup.next = *list;
+		*list = dup;
+	}
+	ring_append_list(leader, list_sort(with_room));
+	ring_append_list(leader, others);
+}
+
+/* The next dup with room behind a frame of the chain; the leader counts as the first frame. */
+static struct pdd_frame *next_with_room(const struct pdd_frame *leader,
+					const struct pdd_frame *frame, uint32_t limit)
+{
+	struct pdd_frame *first = leader->priv.dups, *next = first;
+
+	if (frame != leader) {
+		next = next_dup(frame);
+		if (next == first)
+			return NULL;
+	}
+	return next && pdd_frame_has_room(next, limit) ? next : NULL;
+}
+
+bool pdd_chain_plan_refile(struct pdd_frame *leader, struct pdd_frame **source,
+			   struct pdd_frame **target, uint32_t limit)
+{
+	struct pdd_frame *frame, *emptiest = NULL, *fullest = NULL;
+	uint64_t room = 0; /* R of the argument on top */
+
+	/* Of equals a dup is emptied, and the leader filled: so it need not leave the index. */
+	for (frame = leader; frame; frame = next_with_room(leader, frame, limit)) {
+		if (!pdd_frame_has_room(frame, limit))
+			continue; /* the leader */
+		room += limit - pdd_frame_places(frame);
+		if (!frame->priv.nreserved &&
+		    (!emptiest || frame->priv.nsharers <= emptiest->priv.nsharers))
+			emptiest = frame;
+	}
+	if (!emptiest || room < limit)
+		return false;
+	for (frame = leader; frame; frame = next_with_room(leader, frame, limit)) {
+		if (frame != emptiest && pdd_frame_has_room(frame, limit) &&
+		    (!fullest || pdd_frame_places(frame) > pdd_frame_places(fullest)))
+			fullest = frame;
+	}
+	PDD_INVARIANT(fullest); /* the source has less room than limit */
+	*source = emptiest;
+	*target = fullest;
+	return true;
 }
 
 struct pdd_frame *pdd_chain_handover(struct pdd_frame *leader)
@@ -179,20 +364,32 @@ static int64_t broken(const char **why, const char *what)
 	return -EUCLEAN;
 }
 
+/* The flags say who hangs off whom, and a frame that is kept has nothing else to keep it. */
+static bool flags_are_right(const struct pdd_frame *leader, const struct pdd_frame *frame)
+{
+	uint16_t flags = frame->priv.flags;
+
+	if (pdd_frame_is_dup(frame) != (frame != leader) ||
+	    (flags & FRAME_LISTED) != (leader->priv.flags & FRAME_LISTED))
+		return false;
+	if (flags & FRAME_GONE && (flags & FRAME_LISTED || leader->priv.dups))
+		return false;
+	return !(flags & FRAME_KEPT) || pdd_frame_places(frame) == 0;
+}
+
 static int64_t frame_check(const struct pdd_frame *leader, const struct pdd_frame *frame,
 			   const char **why)
 {
-	const struct pdd_item *item;
+	struct pdd_item *const *link = &frame->priv.sharers;
 	uint64_t n = 0;
 
-	if (frame->priv.node.checksum != leader->priv.node.checksum ||
-	    frame->priv.domain != leader->priv.domain)
-		return broken(why, "chain: a dup has another checksum or domain than its leader");
-	if (pdd_frame_is_dup(frame) != (frame != leader))
-		return broken(why, "chain: flags do not say who leads");
-	for (item = frame->priv.sharers; item; item = item->priv.node.u.member.next) {
-		if (item->priv.node.u.member.owner != frame ||
-		    *item->priv.node.u.member.pprev != item)
+	if (!same_key(frame, leader))
+		return broken(why, "chain: a dup has another checksum, domain or node");
+	if (!flags_are_right(leader, frame))
+		return broken(why, "chain: the flags of a frame are wrong");
+	for (; *link; link = &(*link)->priv.node.u.member.next) {
+		if ((*link)->priv.node.u.member.owner != frame ||
+		    (*link)->priv.node.u.member.pprev != link)
 			return broken(why, "chain: links of a sharer are wrong");
 		if (++n > frame->priv.nsharers)
 			break;
@@ -215,7 +412,7 @@ int64_t pdd_chain_check(const struct pdd_frame *leader, const char **why)
 			return err;
 		if (dup->priv.dups)
 			return broken(why, "chain: a dup leads a ring");
-		if (prev_dup(next_dup(dup)) != dup)
+		if (!next_dup(dup) || prev_dup(next_dup(dup)) != dup)
 			return broken(why, "chain: the ring is torn");
 		n++;
 		dup = next_dup(dup);

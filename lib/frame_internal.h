@@ -10,7 +10,8 @@
 enum {
 	FRAME_DUP = 1u << 0,    /* hangs off a leader */
 	FRAME_LISTED = 1u << 1, /* in the index, or a dup of one that is */
-	FRAME_GONE = 1u << 2,   /* said its embedder; promised places are only given back */
+	FRAME_GONE = 1u << 2,   /* said its embedder; reserved places are only given back */
+	FRAME_KEPT = 1u << 3,   /* no sharer is known, but clones still map it, see stable.c */
 };
 
 static inline void item_list_insert(struct pdd_item **head, struct pdd_item *item)

@@ -33,7 +33,7 @@ void pddi_group_join(struct pdd_scanner *scanner, struct pdd_group *group, struc
 	item_bind_group(item, group);
 	item_list_insert(&group->members, item);
 	group->nmembers++;
-	if (group->nmembers + 1 >= scanner->priv.max_page_sharing)
+	if (group->nmembers + 1 >= scanner->priv.tunables.max_page_sharing)
 		close_group(scanner, group);
 }
 
@@ -46,8 +46,9 @@ void pddi_group_found(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		.node = { .checksum = twin->priv.node.checksum },
 		.twin = twin,
 		.content = content,
-		.domain = twin->priv.region->priv.space->priv.domain,
+		.partition = item_partition(twin),
 		.open = true,
+		.fresh = item_is_fresh(twin),
 	};
 	pdd_index_replace(&scanner->priv.index, &twin->priv.node, &group->node, PDD_KIND_GROUP);
 	item_set(twin, ITEM_PENDING, item_reason(twin));
@@ -64,6 +65,8 @@ static void dissolve(struct pdd_scanner *scanner, struct pdd_group *group, enum 
 	close_group(scanner, group);
 	while (group->members)
 		pddi_pending_cancel(scanner, group->members, reason);
+	if (!twin)
+		return;
 	if (pddi_reason_is_general(reason)) {
 		pddi_pending_cancel(scanner, twin, reason);
 	} else {
@@ -79,10 +82,12 @@ static void adopt_frame(struct pdd_scanner *scanner, struct pdd_group *group,
 			struct pdd_frame *frame)
 {
 	close_group(scanner, group);
-	pdd_frame_init(frame, group->node.checksum, group->domain, 0);
-	frame->priv.nreserved = group->nmembers + 2;
+	pdd_frame_init(frame, group->node.checksum, (uint32_t)(group->partition >> 16),
+		       (uint16_t)group->partition);
+	frame->priv.nreserved = group->nmembers + 1 + (group->twin != NULL);
 	group->frame = frame;
-	group->twin->priv.node.u.member.owner = frame;
+	if (group->twin)
+		group->twin->priv.node.u.member.owner = frame;
 	for (struct pdd_item *item = group->members; item; item = item->priv.node.u.member.next)
 		item->priv.node.u.member.owner = frame;
 }
@@ -107,6 +112,19 @@ static void use_frame(struct pdd_scanner *scanner, struct pdd_group *group,
 	}
 }
 
+/* A group whose twin left it has members, unless these left as well. */
+static struct pdd_frame_wish wish_of(const struct pdd_group *group)
+{
+	const struct pdd_item *item = group->twin ? group->twin : group->members;
+
+	return (struct pdd_frame_wish){
+		.content = group->content,
+		.region = item->priv.region,
+		.page = item_page(item),
+		.node = (uint16_t)group->partition,
+	};
+}
+
 void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
 	struct pdd_frame_wish *wishes = worker->priv.wishes;
@@ -115,16 +133,15 @@ void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *w
 	uint32_t ngroups = worker->priv.ngroups, done = 0;
 
 	for (uint32_t i = 0; i < ngroups; i++)
-		wishes[i] = (struct pdd_frame_wish){ groups[i].content,
-						     groups[i].twin->priv.region,
-						     item_page(groups[i].twin) };
+		wishes[i] = wish_of(&groups[i]);
 	while (done < ngroups) {
 		/* The groups of one extent are of one domain. */
 		int n = scanner->priv.ops.frames_create(scanner->priv.ctx, frames, &wishes[done],
-							ngroups - done, groups[done].domain);
+							ngroups - done,
+							(uint32_t)(groups[done].partition >> 16));
 
 		if (n <= 0) {
-			enum pdd_reason reason = pddi_reason(scanner, n);
+			enum pdd_reason reason = pddi_reason(scanner, PDD_HOOK_FRAMES_CREATE, n);
 
 			if (n == -ENOSPC)
 				reason = PDD_REASON_NO_MEMORY;
@@ -142,7 +159,6 @@ void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *w
  * after group. If there are several they are of different contents. */
 static void take_place(struct pdd_scanner *scanner, struct pdd_item *item)
 {
-	uint32_t domain = item->priv.region->priv.space->priv.domain;
 	enum pdd_reason reason = item_reason(item);
 	bool done;
 
@@ -150,12 +166,12 @@ static void take_place(struct pdd_scanner *scanner, struct pdd_item *item)
 		reason = PDD_REASON_UNIQUE;
 	done = pddi_search_insert(scanner, item, reason);
 	if (!done) {
-		pddi_search_evict(scanner, item->priv.node.checksum, domain);
+		pddi_search_evict(scanner, item->priv.node.checksum, item_partition(item));
 		done = pddi_search_insert(scanner, item, reason);
 	}
 	item_set_due(item, !done);
 	if (!done)
-		item->priv.word |= ITEM_COLLIDES;
+		pddi_search_collided(scanner);
 }
 
 void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group,
@@ -180,7 +196,7 @@ void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker)
 
 		if (!frame)
 			continue;
-		if (frame->priv.nsharers)
+		if (frame->priv.nsharers && !(frame->priv.flags & FRAME_GONE))
 			pddi_stable_insert(scanner, frame);
 		pddi_stable_unreserve(scanner, frame);
 	}

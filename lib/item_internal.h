@@ -15,8 +15,8 @@
  *
  * SEEN, INDEXED, PENDING and SHARER come with the class of the content.
  *
- * Every change goes through item_set(), which keeps the gauges of the space and the extent exact:
- * they are never recounted.
+ * Every change goes through item_set() and its like, which keep the gauges of the space and the
+ * extent exact: they are never recounted. Items that are kept out are NEW.
  */
 #ifndef PDD_ITEM_INTERNAL_H
 #define PDD_ITEM_INTERNAL_H
@@ -48,9 +48,19 @@ enum {
 };
 
 #define ITEM_DUE (UINT64_C(1) << 60)      /* the next pass looks at it, whatever its age */
-#define ITEM_COLLIDES (UINT64_C(1) << 61) /* met another content of its checksum */
+#define ITEM_FRESH (UINT64_C(1) << 61)    /* its place among true collisions, see search.c */
+#define ITEM_KEPT_OUT (UINT64_C(1) << 62) /* pinned or excluded */
+
+/* Of an item that is kept out, the field of the NUMA node says why: it is not in the index. */
+#define ITEM_EXCLUDED (UINT64_C(1) << (ITEM_NODE_SHIFT + 9))
+enum {
+	ITEM_PINS_BITS = 9,
+	ITEM_PINS_MAX = (1 << ITEM_PINS_BITS) - 1,
+};
 
 _Static_assert(PDD_REASONS <= 1 << ITEM_REASON_BITS, "reasons fit");
+_Static_assert(PDD_REASONS_MAX == 1 << ITEM_REASON_BITS, "arrays have room for all");
+_Static_assert(PDD_NODES_MAX == 1 << ITEM_NODE_BITS, "nodes fit");
 _Static_assert(PDD_AGE_MAX < 1 << ITEM_AGE_BITS, "ages fit");
 _Static_assert(PDD_REGION_PAGES_MAX == UINT64_C(1) << ITEM_PAGE_BITS, "pages fit");
 _Static_assert(ITEM_SHARER + PDD_CLASS_ZERO < 1 << ITEM_STATE_BITS, "states fit");
@@ -104,15 +114,34 @@ static inline bool item_is_due(const struct pdd_item *item)
 	return item->priv.word & ITEM_DUE;
 }
 
-static inline bool item_collides(const struct pdd_item *item)
+static inline bool item_is_fresh(const struct pdd_item *item)
 {
-	return item->priv.word & ITEM_COLLIDES;
+	return item->priv.word & ITEM_FRESH;
 }
 
-static inline void item_set_class(struct pdd_item *item, enum pdd_class class_)
+static inline bool item_is_kept_out(const struct pdd_item *item)
 {
-	PDD_INVARIANT(item_state(item) == ITEM_SEEN);
-	item_field_set(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS, (uint64_t)ITEM_SEEN + class_);
+	return item->priv.word & ITEM_KEPT_OUT;
+}
+
+static inline bool item_is_excluded(const struct pdd_item *item)
+{
+	return item_is_kept_out(item) && item->priv.word & ITEM_EXCLUDED;
+}
+
+static inline uint32_t item_pins(const struct pdd_item *item)
+{
+	return item_is_kept_out(item)
+		       ? (uint32_t)item_field(item, ITEM_NODE_SHIFT, ITEM_PINS_BITS)
+		       : 0;
+}
+
+/* The NUMA node that is part of its key; 0 where nodes are not kept apart. */
+static inline uint16_t item_node(const struct pdd_item *item)
+{
+	return item_is_kept_out(item)
+		       ? 0
+		       : (uint16_t)item_field(item, ITEM_NODE_SHIFT, ITEM_NODE_BITS);
 }
 
 static inline struct pdd_item *item_of(const struct pdd_index_node *node)
@@ -134,14 +163,39 @@ _Static_assert(offsetof(struct pdd_item, priv.node) == 0, "item_of casts");
 _Static_assert(offsetof(struct pdd_frame, priv.node) == 0, "frame_of casts");
 _Static_assert(offsetof(struct pdd_group, node) == 0, "group_of casts");
 
+/* Of a region without arrays, the items of an extent lie behind it. */
 static inline struct pdd_extent *item_extent(const struct pdd_item *item)
 {
-	return &item->priv.region->priv.extents[item_page(item) / PDD_EXTENT_PAGES];
+	const struct pdd_region *region = item->priv.region;
+	uint64_t page = item_page(item);
+	uintptr_t items = (uintptr_t)(item - page % PDD_EXTENT_PAGES);
+
+	if (region->priv.extents)
+		return &region->priv.extents[page / PDD_EXTENT_PAGES];
+	return (struct pdd_extent *)(items - offsetof(struct pdd_extent_block, items));
 }
+
+_Static_assert(offsetof(struct pdd_extent_block, extent) == 0, "item_extent casts");
 
 static inline struct pdd_counts *item_counts(const struct pdd_item *item)
 {
 	return &item->priv.region->priv.space->priv.counts;
+}
+
+/* What only pages of equal value may share: domain and NUMA node. */
+static inline uint64_t partition_of(uint32_t domain, uint16_t node)
+{
+	return (uint64_t)domain << 16 | node;
+}
+
+static inline uint64_t item_partition(const struct pdd_item *item)
+{
+	return partition_of(item->priv.region->priv.space->priv.domain, item_node(item));
+}
+
+static inline uint64_t frame_partition(const struct pdd_frame *frame)
+{
+	return partition_of(frame->priv.domain, frame->priv.numa_node);
 }
 
 /* The gauge of a space that counts items in this state; NULL if none does. */
@@ -165,31 +219,70 @@ static inline bool item_unsettled(enum item_state state, enum pdd_reason reason)
 	       state == ITEM_PENDING;
 }
 
-/* Change the state and the reason. The class is kept, and OTHER for a NEW or ZERO item. */
-static inline void item_set(struct pdd_item *item, enum item_state state, enum pdd_reason reason)
+/* Whether anything is known of a page but that nothing is there. */
+static inline bool item_known(enum item_state state, enum pdd_reason reason)
+{
+	return state != ITEM_NEW || reason != PDD_REASON_ABSENT;
+}
+
+/* The gauge of a space that counts pages of this class; NULL if none does. */
+static inline uint64_t *class_gauge(struct pdd_counts *counts, enum item_state state,
+				    enum pdd_class class_)
+{
+	if (state == ITEM_ZERO || (state != ITEM_NEW && class_ == PDD_CLASS_ZERO))
+		return &counts->pages_zero_filled;
+	return state != ITEM_NEW && class_ == PDD_CLASS_FILLED ? &counts->pages_same_filled
+								     : NULL;
+}
+
+/* Count an item of a state, class and reason in its space and extent, or no longer. */
+static inline void item_account(const struct pdd_item *item, enum item_state state,
+				enum pdd_class class_, enum pdd_reason reason, int one)
 {
 	struct pdd_counts *counts = item_counts(item);
 	struct pdd_extent *extent = item_extent(item);
-	enum item_state old = item_state(item);
-	enum pdd_reason old_reason = item_reason(item);
+	uint64_t by = (uint64_t)(int64_t)one;
 	uint64_t *gauge;
 
-	gauge = state_gauge(counts, old);
-	if (gauge)
-		--*gauge;
 	gauge = state_gauge(counts, state);
 	if (gauge)
-		++*gauge;
-	counts->ksm_rmap_items -= old != ITEM_NEW;
-	counts->ksm_rmap_items += state != ITEM_NEW;
-	counts->reasons[old_reason]--;
-	counts->reasons[reason]++;
-	extent->priv.unsettled = (uint16_t)(extent->priv.unsettled -
-					    item_unsettled(old, old_reason) +
-					    item_unsettled(state, reason));
+		*gauge += by;
+	gauge = class_gauge(counts, state, class_);
+	if (gauge)
+		*gauge += by;
+	if (state != ITEM_NEW)
+		counts->ksm_rmap_items += by;
+	counts->reasons[reason] += by;
+	if (item_unsettled(state, reason))
+		extent->priv.unsettled = (uint16_t)(extent->priv.unsettled + one);
+	if (item_known(state, reason))
+		extent->priv.known = (uint16_t)(extent->priv.known + one);
+	if (state == ITEM_SHARER || state == ITEM_ZERO)
+		extent->priv.merged = (uint16_t)(extent->priv.merged + one);
+}
+
+/* Change the state, the class and the reason. A NEW or ZERO item has no class. */
+static inline void item_set_all(struct pdd_item *item, enum item_state state,
+				enum pdd_class class_, enum pdd_reason reason)
+{
+	item_account(item, item_state(item), item_class(item), item_reason(item), -1);
+	item_account(item, state, class_, reason, 1);
 	item_field_set(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS,
-		       (uint64_t)state + (state < ITEM_SEEN ? 0 : (uint64_t)item_class(item)));
+		       (uint64_t)state + (state < ITEM_SEEN ? 0 : (uint64_t)class_));
 	item_field_set(item, ITEM_REASON_SHIFT, ITEM_REASON_BITS, reason);
+}
+
+/* Change the state and the reason, keep the class. */
+static inline void item_set(struct pdd_item *item, enum item_state state, enum pdd_reason reason)
+{
+	item_set_all(item, state, item_class(item), reason);
+}
+
+/* Note the NUMA node of an item that is in no list and no tree. */
+static inline void item_set_node(struct pdd_item *item, uint16_t node)
+{
+	PDD_INVARIANT(item_state(item) == ITEM_NEW || item_state(item) == ITEM_SEEN);
+	item_field_set(item, ITEM_NODE_SHIFT, ITEM_NODE_BITS, node);
 }
 
 /* Set or clear the due mark. */

@@ -3,7 +3,8 @@
  * look.c - what a pass does with a page: read it, or skip it, and decide.
  *
  *	absent ............... an item at the zero page stays so, all others are forgotten
- *	still its frame ...... done
+ *	still its frame ...... done, unless that moved to another NUMA node
+ *	another frame ........ a clone's page: it becomes a sharer of that frame
  *	private, but shared .. its copy was broken by a write: it starts as new
  *	young, due, or the
  *	pass of its phase .... read; else skipped
@@ -56,8 +57,7 @@ static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struc
 	case SEARCH_NOTHING:
 		if (!pddi_reason_stays(reason))
 			reason = PDD_REASON_UNIQUE;
-		item_set(item, ITEM_INDEXED, reason);
-		pdd_index_link(&slot, &item->priv.node, PDD_KIND_ITEM);
+		pddi_search_link(scanner, &slot, item, reason);
 		break;
 	case SEARCH_GIVE_UP:
 		pddi_item_fail(item, PDD_REASON_COLLISION);
@@ -75,9 +75,8 @@ static void remember(struct pdd_scanner *scanner, struct pdd_item *item,
 	if (!first)
 		pddi_item_detach(scanner, item, PDD_REASON_VOLATILE);
 	item->priv.node.checksum = checksum->value;
-	item->priv.word &= ~ITEM_COLLIDES;
-	item_set(item, ITEM_SEEN, first ? PDD_REASON_FIRST_LOOK : PDD_REASON_VOLATILE);
-	item_set_class(item, checksum->class_);
+	item_set_all(item, ITEM_SEEN, checksum->class_,
+		     first ? PDD_REASON_FIRST_LOOK : PDD_REASON_VOLATILE);
 	/* A page that changes all the time is left to its age. */
 	item_set_due(item, first || before != PDD_REASON_VOLATILE);
 }
@@ -88,12 +87,13 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	enum item_state state = item_state(item);
 
 	item_counts(item)->pages_scanned++;
+	item_counts(item)->pages_hashed += checksum->class_ == PDD_CLASS_OTHER;
 	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
 		return;
 	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
 	    checksum->class_ != item_class(item)) {
 		remember(scanner, item, checksum);
-		if (state != ITEM_NEW || !(scanner->priv.flags & PDD_SCANNER_ONE_LOOK))
+		if (state != ITEM_NEW || !scanner->priv.tunables.one_look)
 			return;
 	}
 	item_set_due(item, false);
@@ -101,9 +101,8 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 		if (pddi_search_is_alone(item))
 			return;
 		/* Among collisions the order is only as good as the contents when they were
-		 * inserted: searching anew, with compares, finds what was missed, and heals it. */
+		 * inserted: searching anew finds what was missed, and heals it (search.c). */
 		pddi_item_detach(scanner, item, item_reason(item));
-		item->priv.word |= ITEM_COLLIDES;
 	}
 	if (checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner))
 		decide(worker, item);
@@ -121,7 +120,8 @@ void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 		int err = pddi_checksum(scanner, &checksums[i], worker->priv.contents[i]);
 
 		if (err) {
-			pddi_look_refused(scanner, batch[i], pddi_reason(scanner, err));
+			pddi_look_refused(scanner, batch[i],
+					  pddi_reason(scanner, PDD_HOOK_CHECKSUM, err));
 			batch[i] = NULL;
 			continue;
 		}
@@ -133,33 +133,95 @@ void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 	worker->priv.nbatch = 0;
 }
 
-static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
-			 struct pdd_item *item, const void *content)
+/* A page is written, says its kind: what it shared is shared no more. */
+static void unshare(struct pdd_scanner *scanner, struct pdd_item *item)
 {
-	enum item_state state = item_state(item);
-	uint32_t age;
-
-	if (state == ITEM_SHARER) {
+	if (item_state(item) == ITEM_SHARER) {
 		item_counts(item)->unshares++;
+		item->priv.region->priv.unshares++;
 		pddi_stable_leave(scanner, item, PDD_REASON_NEW);
 		pddi_trace(scanner, PDD_EVENT_UNSHARED, item->priv.region, item_page(item), 1);
-		state = ITEM_NEW;
-	} else if (state == ITEM_ZERO) {
+	} else if (item_state(item) == ITEM_ZERO) {
 		pddi_item_reset(item, PDD_REASON_NEW);
-		state = ITEM_NEW;
 	}
+}
+
+/* Note on which NUMA node the page lies: that is part of its key. */
+static void note_node(struct pdd_scanner *scanner, struct pdd_item *item, uint16_t node)
+{
+	if (item_node(item) == pddi_node(scanner, node))
+		return;
+	if (item_state(item) == ITEM_INDEXED) {
+		pddi_item_detach(scanner, item, item_reason(item));
+		item_set_due(item, true);
+	}
+	item_set_node(item, pddi_node(scanner, node));
+}
+
+/* A page that the pass does not look at. Among collisions it leaves the index (search.c). */
+static void skip(struct pdd_scanner *scanner, struct pdd_item *item)
+{
+	item_counts(item)->pages_skipped++;
+	if (scanner->priv.compare_passes && item_state(item) == ITEM_INDEXED &&
+	    !pddi_search_is_alone(item))
+		pddi_item_detach(scanner, item, item_reason(item));
+}
+
+static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			 struct pdd_item *item, const void *content, uint16_t node)
+{
+	const struct pdd_tunables *tunables = &scanner->priv.tunables;
+	uint32_t age;
+
+	unshare(scanner, item);
+	note_node(scanner, item, node);
 	age = item_age(item);
 	item_grow_older(item);
-	if (state != ITEM_NEW && !item_is_due(item) &&
-	    !pdd_aging_look(scanner->priv.aging, age, scanner->priv.epoch,
-			    item->priv.node.checksum, scanner->priv.max_period)) {
-		item_counts(item)->pages_skipped++;
+	if (item_state(item) != ITEM_NEW && !item_is_due(item) &&
+	    !pdd_aging_look((enum pdd_aging)tunables->aging, age, scanner->priv.epoch,
+			    item->priv.node.checksum, tunables->max_period_passes)) {
+		skip(scanner, item);
 		return;
 	}
 	worker->priv.batch[worker->priv.nbatch] = item;
 	worker->priv.contents[worker->priv.nbatch] = content;
 	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
 		pddi_look_flush(scanner, worker);
+}
+
+/* It shows a frame of ours: its own still, or another one, which it is to share. False: it must not,
+ * or the frame is gone. */
+static bool look_frame(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *frame,
+		       uint16_t node)
+{
+	if (item_state(item) != ITEM_SHARER || item_frame(item) != frame) {
+		pddi_item_detach(scanner, item, PDD_REASON_FOREIGN_FRAME);
+		pddi_item_reset(item, PDD_REASON_FOREIGN_FRAME);
+		if (!frame || !pddi_stable_adopt(scanner, frame, item))
+			return false;
+	}
+	pddi_stable_move(scanner, frame, pddi_node(scanner, node));
+	return item_state(item) == ITEM_SHARER;
+}
+
+/* It shows what frames_map put there. */
+static void look_shared(struct pdd_scanner *scanner, struct pdd_item *item, uint16_t node)
+{
+	if (item_state(item) == ITEM_SHARER)
+		pddi_stable_move(scanner, item_frame(item), pddi_node(scanner, node));
+	else
+		pddi_look_refused(scanner, item, PDD_REASON_FOREIGN_FRAME);
+}
+
+/* It shows the zero page by our doing. */
+static void look_zeroed(struct pdd_scanner *scanner, struct pdd_item *item)
+{
+	if (item_state(item) == ITEM_ZERO)
+		return;
+	pddi_item_detach(scanner, item, PDD_REASON_NEW);
+	pddi_item_reset(item, PDD_REASON_NEW);
+	item_set(item, ITEM_ZERO, PDD_REASON_NONE);
+	item_counts(item)->adoptions++;
 }
 
 /* Nothing to read there. */
@@ -180,30 +242,38 @@ void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum 
 	item_set_due(item, false);
 }
 
-void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
+void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_extent *extent,
 	       uint64_t first, const struct pdd_view *view)
 {
+	struct pdd_frame *frame = view->kind == PDD_PAGE_FRAME ? view->frame : NULL;
 	const unsigned char *content = view->content;
 
 	for (uint64_t i = 0; i < view->npages; i++) {
-		struct pdd_item *item = pddi_item_at(region, first + i);
+		struct pdd_item *item = pddi_extent_item(extent, first + i);
 
 		/* The twin of a page that stands before it: decided, and to be held and compared. */
 		if (item_state(item) == ITEM_PENDING)
 			continue;
 		switch ((enum pdd_page_kind)view->kind) {
 		case PDD_PAGE_PRIVATE:
-			look_private(scanner, worker, item, content + i * scanner->priv.page_size);
+			look_private(scanner, worker, item, content + i * scanner->priv.page_size,
+				     view->node);
 			break;
 		case PDD_PAGE_SHARED:
-			if (item_state(item) != ITEM_SHARER)
-				pddi_look_refused(scanner, item, PDD_REASON_FOREIGN_FRAME);
+			look_shared(scanner, item, view->node);
+			break;
+		case PDD_PAGE_FRAME:
+			if (!look_frame(scanner, item, frame, view->node))
+				frame = NULL;
 			break;
 		case PDD_PAGE_ABSENT:
 			look_nothing(scanner, item, PDD_REASON_ABSENT);
 			break;
 		case PDD_PAGE_ZERO:
 			look_nothing(scanner, item, PDD_REASON_KERNEL_ZERO);
+			break;
+		case PDD_PAGE_ZEROED:
+			look_zeroed(scanner, item);
 			break;
 		case PDD_PAGE_REFUSED:
 			pddi_look_refused(scanner, item, (enum pdd_reason)view->reason);

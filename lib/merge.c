@@ -26,7 +26,9 @@ void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 
 	if (item->priv.node.u.member.pprev)
 		item_list_remove(item);
-	if (group && group->twin != item)
+	if (group && group->twin == item)
+		group->twin = NULL;
+	else if (group)
 		group->nmembers--;
 	pddi_item_fail(item, reason);
 	if (frame)
@@ -51,6 +53,11 @@ static enum fate fate_of(const struct pdd_scanner *scanner, const struct pdd_ite
 		       : FATE_NONE;
 }
 
+bool pddi_merge_is_decided(const struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	return fate_of(scanner, item) != FATE_NONE;
+}
+
 void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
 		       enum pdd_reason reason)
 {
@@ -70,44 +77,72 @@ static bool is_frame_gone(const struct pdd_scanner *scanner, const struct pdd_it
 	return fate_of(scanner, item) == FATE_FRAME && item_frame(item)->priv.flags & FRAME_GONE;
 }
 
+static bool count_compare(struct pdd_scanner *scanner, bool equal)
+{
+	if (equal)
+		scanner->priv.stats.held_compares_equal++;
+	else
+		scanner->priv.stats.held_compares_unequal++;
+	return equal;
+}
+
+/* Whether a page lies on another NUMA node than the frame that it was to share. */
+static bool is_far(const struct pdd_scanner *scanner, const struct pdd_item *item, uint16_t node)
+{
+	return fate_of(scanner, item) == FATE_FRAME &&
+	       item_frame(item)->priv.numa_node != pddi_node(scanner, node);
+}
+
 /* Whether a held page is what it is to be replaced by; true if that is nothing. */
-static bool is_equal(struct pdd_scanner *scanner, const struct pdd_item *item, const void *content)
+static bool is_equal(struct pdd_scanner *scanner, const struct pdd_item *item, const void *content,
+		     uint16_t node)
 {
 	size_t size = scanner->priv.page_size;
 	const void *shared;
 
 	switch (fate_of(scanner, item)) {
-	case FATE_NONE: return true;
-	case FATE_ZERO: return pddi_content_class(content, size) == PDD_CLASS_ZERO;
-	case FATE_FRAME: break;
+	case FATE_NONE:
+		return true;
+	case FATE_ZERO:
+		return count_compare(scanner, pddi_content_class(content, size) == PDD_CLASS_ZERO);
+	case FATE_FRAME:
+		break;
 	}
-	if (is_frame_gone(scanner, item))
+	if (is_frame_gone(scanner, item) || is_far(scanner, item, node))
 		return false;
 	shared = pddi_frame_content(scanner, item_frame(item));
 	if (!shared) {
 		pddi_stable_gone(scanner, item_frame(item));
 		return false;
 	}
-	return pddi_content_equal(content, shared, size);
+	return count_compare(scanner, pddi_content_equal(content, shared, size));
 }
 
 /* A held page is not what was expected. If it still has its recorded checksum, two contents have
- * the same, and it is searched with compares from now on; else it changed, which was a look. */
-static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, const void *content)
+ * the same, and they are compared in searches from now on; else it changed, which was a look. */
+static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, const void *content,
+			   uint16_t node)
 {
 	struct pdd_checksum now;
+	int err;
 
-	if (is_frame_gone(scanner, item) || pddi_checksum(scanner, &now, content) != 0) {
+	if (is_far(scanner, item, node)) { /* the next look notes where it is */
+		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);
+		return;
+	}
+	err = is_frame_gone(scanner, item) ? 0 : pddi_checksum(scanner, &now, content);
+	if (is_frame_gone(scanner, item)) {
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_HOOK_FAILED);
+	} else if (err) {
+		pddi_merge_cancel(scanner, &item, 1, pddi_reason(scanner, PDD_HOOK_CHECKSUM, err));
 	} else if (now.value == item->priv.node.checksum) {
-		scanner->priv.stats.collisions++;
+		pddi_search_collided(scanner);
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_COLLISION);
-		item->priv.word |= ITEM_COLLIDES;
 	} else {
 		scanner->priv.stats.stale_twins++;
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);
 		item->priv.node.checksum = now.value;
-		item_set_class(item, now.class_);
+		item_set_all(item, ITEM_SEEN, now.class_, item_reason(item));
 	}
 }
 
@@ -153,20 +188,23 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			   done);
 	if (done < n) {
 		ops->release(scanner->priv.ctx, region, first + done, n - done);
-		pddi_merge_cancel(scanner, &items[done], n - done, pddi_reason(scanner, k));
+		pddi_merge_cancel(scanner, &items[done], n - done,
+				  pddi_reason(scanner,
+					      zero ? PDD_HOOK_ZERO_MAP : PDD_HOOK_FRAMES_MAP, k));
 	}
 }
 
 /* The end of the longest run of equal pages of one fate. */
 static uint64_t equal_run(struct pdd_scanner *scanner, struct pdd_item *const *items,
-			  const unsigned char *content, uint64_t begin, uint64_t n)
+			  const struct pdd_view *view, uint64_t begin, uint64_t n)
 {
+	const unsigned char *content = view->content;
 	size_t size = scanner->priv.page_size;
 	enum fate fate = fate_of(scanner, items[begin]);
 	uint64_t end = begin;
 
 	while (end < n && fate_of(scanner, items[end]) == fate &&
-	       is_equal(scanner, items[end], content + end * size))
+	       is_equal(scanner, items[end], content + end * size, view->node))
 		end++;
 	/* A frame that turned out to be gone may be that of pages before, too. */
 	if (end < n && is_frame_gone(scanner, items[end]))
@@ -179,11 +217,12 @@ static uint64_t equal_run(struct pdd_scanner *scanner, struct pdd_item *const *i
 /* Compare and replace pages that are held. */
 static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		       struct pdd_region *region, struct pdd_item *const *items,
-		       const unsigned char *content, uint64_t n)
+		       const struct pdd_view *view)
 {
 	const struct pdd_ops *ops = &scanner->priv.ops;
+	const unsigned char *content = view->content;
 	size_t size = scanner->priv.page_size;
-	uint64_t first = item_page(items[0]), begin = 0, end;
+	uint64_t first = item_page(items[0]), begin = 0, end, n = view->npages;
 
 	while (begin < n) {
 		enum fate fate = fate_of(scanner, items[begin]);
@@ -193,13 +232,13 @@ static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			pddi_merge_cancel(scanner, &items[begin], n - begin, PDD_REASON_DEADLINE);
 			return;
 		}
-		end = equal_run(scanner, items, content, begin, n);
+		end = equal_run(scanner, items, view, begin, n);
 		if (end > begin && fate == FATE_NONE)
 			ops->release(scanner->priv.ctx, region, first + begin, end - begin);
 		else if (end > begin)
 			map_run(scanner, worker, region, &items[begin], end - begin);
 		if (end < n && fate_of(scanner, items[end]) == fate) { /* it ended the run */
-			settle_unequal(scanner, items[end], content + end * size);
+			settle_unequal(scanner, items[end], content + end * size, view->node);
 			ops->release(scanner->priv.ctx, region, first + end, 1);
 			end++;
 		}
@@ -237,8 +276,7 @@ void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		for (int i = 0; i < nviews && i < (int)PDD_WORKER_VIEWS && done < n; i++) {
 			pddi_view_clip(&views[i], n - done);
 			if (views[i].kind == PDD_PAGE_PRIVATE)
-				merge_held(scanner, worker, region, &items[done], views[i].content,
-					   views[i].npages);
+				merge_held(scanner, worker, region, &items[done], &views[i]);
 			else
 				refused(scanner, worker, &items[done], views[i].npages,
 					views[i].kind == PDD_PAGE_REFUSED ? views[i].reason
@@ -248,6 +286,6 @@ void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		/* It is the first page that cannot be held; those behind it may be. */
 		if (done == before)
 			refused(scanner, worker, &items[done++], 1,
-				pddi_reason(scanner, nviews < 0 ? nviews : 0));
+				pddi_reason(scanner, PDD_HOOK_HOLD, nviews < 0 ? nviews : 0));
 	}
 }

@@ -23,35 +23,20 @@ static bool ops_complete(const struct pdd_ops *ops)
 {
 	return ops->space_trylock && ops->space_unlock && ops->pages_get && ops->pages_put &&
 	       ops->hold && ops->release && ops->frames_create && ops->frames_map &&
-	       ops->frames_unmap && ops->frame_content && ops->frame_free;
-}
-
-static bool is_power_of_two(uint64_t n)
-{
-	return n != 0 && (n & (n - 1)) == 0;
+	       ops->frames_unmap && ops->frame_content && ops->frame_free &&
+	       !ops->extent_get == !ops->extent_put;
 }
 
 static int init_settings(struct pdd_scanner *scanner, const struct pdd_scanner_options *options)
 {
-	const uint32_t known = PDD_SCANNER_UNIFORM_CHECKSUM | PDD_SCANNER_KEEP_ZERO_PAGES |
-			       PDD_SCANNER_ONE_LOOK;
 	uint32_t shift = options->page_shift ? options->page_shift : 12;
-	uint32_t limit = options->max_page_sharing ? options->max_page_sharing
-						   : PDD_MAX_PAGE_SHARING;
-	uint32_t period = options->max_period_passes ? options->max_period_passes
-						     : PDD_AGING_PERIOD_MAX;
 
-	if (shift < 3 || shift > 30 || (options->flags & ~known) || limit < 2)
-		return -EINVAL;
-	if (!is_power_of_two(period) || period > PDD_AGING_PERIOD_MAX ||
-	    (options->aging != PDD_AGING_PHASE && options->aging != PDD_AGING_NONE))
+	if (shift < 3 || shift > 30 || (options->flags & ~(uint32_t)PDD_SCANNER_UNIFORM_CHECKSUM))
 		return -EINVAL;
 	scanner->priv.page_size = (size_t)1 << shift;
 	scanner->priv.flags = options->flags;
-	scanner->priv.max_page_sharing = limit;
-	scanner->priv.aging = options->aging;
-	scanner->priv.max_period = period;
-	return 0;
+	pdd_tunables_init(&scanner->priv.tunables);
+	return options->tunables ? pdd_scanner_set_tunables(scanner, options->tunables) : 0;
 }
 
 static int init_secret(struct pdd_scanner *scanner, const struct pdd_scanner_options *options)
@@ -65,35 +50,42 @@ static int init_secret(struct pdd_scanner *scanner, const struct pdd_scanner_opt
 	return 0;
 }
 
-/* A newer caller's options are understood if what is not known here is not used. */
-static bool is_zero_tail(const struct pdd_scanner_options *options)
+/* A copy of the options, whatever version of them the caller knows. 0 or -EINVAL. */
+static int copy_options(struct pdd_scanner_options *copy, const struct pdd_scanner_options *options)
 {
 	const unsigned char *bytes = (const unsigned char *)options;
 
-	for (size_t i = sizeof(*options); i < options->size; i++)
+	memset(copy, 0, sizeof(*copy));
+	if (options->size < offsetof(struct pdd_scanner_options, tunables))
+		return -EINVAL;
+	for (size_t i = sizeof(*copy); i < options->size; i++)
 		if (bytes[i])
-			return false;
-	return true;
+			return -EINVAL;
+	memcpy(copy, options, options->size < sizeof(*copy) ? options->size : sizeof(*copy));
+	return 0;
 }
 
 int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, void *ctx,
 		     const struct pdd_scanner_options *options)
 {
+	struct pdd_scanner_options copy;
 	int err;
 
-	if (!scanner || !ops || !options || options->size < sizeof(*options) ||
-	    ops->size < offsetof(struct pdd_ops, zero_map) || !is_zero_tail(options))
+	if (!scanner || !ops || !options || ops->size < offsetof(struct pdd_ops, zero_map))
 		return -EINVAL;
+	err = copy_options(&copy, options);
+	if (err)
+		return err;
 	memset(scanner, 0, sizeof(*scanner));
 	memcpy(&scanner->priv.ops, ops, ops->size < sizeof(*ops) ? ops->size : sizeof(*ops));
 	scanner->priv.ctx = ctx;
 	if (!ops_complete(&scanner->priv.ops))
 		return -EINVAL;
-	err = init_settings(scanner, options);
+	err = init_settings(scanner, &copy);
 	if (!err)
-		err = init_secret(scanner, options);
+		err = init_secret(scanner, &copy);
 	if (!err)
-		err = pdd_index_init(&scanner->priv.index, options->roots, options->nroots);
+		err = pdd_index_init(&scanner->priv.index, copy.roots, copy.nroots);
 	return err;
 }
 
@@ -116,75 +108,24 @@ int pddi_checksum(const struct pdd_scanner *scanner, struct pdd_checksum *checks
 	return 0;
 }
 
-enum pdd_reason pddi_reason(struct pdd_scanner *scanner, int err)
+enum pdd_reason pddi_reason(struct pdd_scanner *scanner, enum pdd_hook hook, int err)
 {
 	if (err == 0 || err == -EBUSY || err == -EAGAIN)
 		return PDD_REASON_BUSY;
 	scanner->priv.stats.hook_errors++;
+	scanner->priv.stats.hook_errors_by_hook[hook]++;
 	if (err == -ENOSPC)
 		return PDD_REASON_MAPPING_BUDGET;
 	return err == -ENOMEM ? PDD_REASON_NO_MEMORY : PDD_REASON_HOOK_FAILED;
 }
 
-/* A page that pages_get cannot describe. Those behind it may be described, unless all are busy. */
-static uint64_t look_at_undescribed(struct pdd_scanner *scanner, struct pdd_region *region,
-				    uint64_t page, int err)
-{
-	pddi_look_refused(scanner, pddi_item_at(region, page), pddi_reason(scanner, err));
-	return err == -EBUSY ? 0 : 1;
-}
-
-/* Look at pages of one extent as far as one call of pages_get describes them, and carry out what
- * was decided. The number of pages come by, 0 if none could be described. */
-static uint64_t visit_views(struct pdd_scanner *scanner, struct pdd_worker *worker,
-			    struct pdd_region *region, uint64_t first, uint64_t npages)
-{
-	const struct pdd_ops *ops = &scanner->priv.ops;
-	struct pdd_view *views = worker->priv.views;
-	uint64_t done = 0;
-	int n = ops->pages_get(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first, npages);
-
-	if (n <= 0)
-		return look_at_undescribed(scanner, region, first, n);
-	for (uint32_t i = 0; i < (uint32_t)n && i < PDD_WORKER_VIEWS && done < npages; i++) {
-		pddi_view_clip(&views[i], npages - done);
-		pddi_look(scanner, worker, region, first + done, &views[i]);
-		done += views[i].npages;
-	}
-	pddi_look_flush(scanner, worker);
-	pddi_groups_create_frames(scanner, worker);
-	ops->pages_put(scanner->priv.ctx, region, first, done);
-	pddi_carry_out(scanner, worker, region->priv.space);
-	return done;
-}
-
-/* Come by pages of one extent. */
-static void visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		  struct pdd_region *region, uint64_t first, uint64_t npages)
-{
-	struct pdd_space *space = region->priv.space;
-	uint64_t done = 0, n = 1;
-
-	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
-		scanner->priv.stats.space_lock_misses++;
-		space->priv.counts.pages_busy += npages;
-		return;
-	}
-	while (done < npages && n) {
-		n = visit_views(scanner, worker, region, first + done, npages - done);
-		done += n;
-	}
-	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-	space->priv.counts.pages_busy += npages - done;
-}
-
-/* Move the cursor behind pages of its region. */
-static void advance(struct pdd_scanner *scanner, uint64_t npages)
+/* Move the cursor on to a page of its region, or behind it. */
+static void advance(struct pdd_scanner *scanner, uint64_t page)
 {
 	struct pdd_region *region = scanner->priv.cursor;
 
-	scanner->priv.cursor_page += npages;
-	if (scanner->priv.cursor_page == region->priv.npages) {
+	scanner->priv.cursor_page = page;
+	if (page >= region->priv.npages) {
 		scanner->priv.cursor = pddi_region_next(region);
 		scanner->priv.cursor_page = 0;
 	}
@@ -192,7 +133,7 @@ static void advance(struct pdd_scanner *scanner, uint64_t npages)
 
 static void begin_pass(struct pdd_scanner *scanner)
 {
-	scanner->priv.cursor = pddi_region_first(scanner->priv.spaces);
+	scanner->priv.cursor = pddi_region_first(scanner);
 	scanner->priv.cursor_page = 0;
 	scanner->priv.in_pass = true;
 }
@@ -202,34 +143,54 @@ static void end_pass(struct pdd_scanner *scanner)
 	scanner->priv.in_pass = false;
 	scanner->priv.epoch++;
 	scanner->priv.stats.full_scans++;
+	if (scanner->priv.compare_passes)
+		scanner->priv.compare_passes--;
+}
+
+/* Come by pages of at most one extent; takes from the budget. */
+static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
+{
+	struct pdd_region *region = scanner->priv.cursor;
+	uint64_t page = scanner->priv.cursor_page;
+	uint64_t n = PDD_EXTENT_PAGES - page % PDD_EXTENT_PAGES;
+
+	if (n > region->priv.npages - page)
+		n = region->priv.npages - page;
+	if (n > *left)
+		n = *left;
+	advance(scanner, pddi_visit(scanner, worker, region, page, n));
+	*left -= n;
+}
+
+/* Begin or go on with a prune, if it is time; whether it is done with. */
+static bool prune(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
+{
+	if (!scanner->priv.in_prune && !scanner->priv.prune_forced &&
+	    (scanner->priv.in_pass || !pddi_prune_is_due(scanner)))
+		return true;
+	return pddi_prune_step(scanner, worker, left);
 }
 
 int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		     const struct pdd_budget *budget)
 {
-	uint64_t left = budget->pages;
+	uint64_t left;
 
-	if (left == 0 || (budget->deadline_ns && !scanner->priv.ops.now_ns))
+	if (!scanner || !worker || !budget || budget->pages == 0 ||
+	    (budget->deadline_ns && !scanner->priv.ops.now_ns))
 		return -EINVAL;
+	left = budget->pages;
+	worker->priv.deadline_ns = budget->deadline_ns;
+	worker->priv.runs = 0;
+	if (!prune(scanner, worker, &left))
+		return PDD_STEP_MORE;
 	if (!scanner->priv.in_pass) {
-		if (!pddi_region_first(scanner->priv.spaces))
+		if (!pddi_region_first(scanner))
 			return PDD_STEP_IDLE;
 		begin_pass(scanner);
 	}
-	worker->priv.deadline_ns = budget->deadline_ns;
-	worker->priv.runs = 0;
 	while (scanner->priv.cursor && left) {
-		struct pdd_region *region = scanner->priv.cursor;
-		uint64_t page = scanner->priv.cursor_page;
-		uint64_t n = PDD_EXTENT_PAGES - page % PDD_EXTENT_PAGES;
-
-		if (n > region->priv.npages - page)
-			n = region->priv.npages - page;
-		if (n > left)
-			n = left;
-		visit(scanner, worker, region, page, n);
-		advance(scanner, n);
-		left -= n;
+		come_by(scanner, worker, &left);
 		if (budget->deadline_ns && pddi_now(scanner) >= budget->deadline_ns)
 			break;
 	}

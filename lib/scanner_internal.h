@@ -2,14 +2,20 @@
 /*
  * scanner_internal.h - what the files of the engine call of each other.
  *
- *	scanner.c   passes and steps                calls look, group, carry_out
+ *	scanner.c   passes and steps                calls visit, prune
+ *	visit.c     a pass at one extent            calls look, group, carry_out, extent
  *	look.c      what a pass does with a page    calls search, group, stable
  *	search.c    finding equal content           calls stable
  *	carry_out.c decisions in runs               calls merge, group
  *	merge.c     hold, compare, replace a run    calls stable
  *	group.c     pages that found a frame        calls stable, search
+ *	prune.c     chains in order, frames emptied calls stable
  *	stable.c    frames and their places         calls the index and chains
- *	space.c     spaces, regions, items leaving  calls stable
+ *	space.c     spaces and regions              calls extent, item
+ *	unmerge.c   unmerge, pin, exclude, discard  calls extent, item, stable
+ *	item.c      an item leaves what it is in    calls stable, merge (cancel)
+ *	extent.c    finding extents, on demand too
+ *	tunables.c  settings                        calls item
  */
 #ifndef PDD_SCANNER_INTERNAL_H
 #define PDD_SCANNER_INTERNAL_H
@@ -51,7 +57,7 @@ int pddi_checksum(const struct pdd_scanner *scanner, struct pdd_checksum *checks
 		  const void *content);
 
 /* The reason that a hook's -errno (or 0, "nothing done") stands for; counts errors. */
-enum pdd_reason pddi_reason(struct pdd_scanner *scanner, int err);
+enum pdd_reason pddi_reason(struct pdd_scanner *scanner, enum pdd_hook hook, int err);
 
 /* A view may reach beyond what was asked for; the library only uses what it asked for. Its reason
  * comes from a hook, and counts are indexed by it. */
@@ -61,16 +67,72 @@ static inline void pddi_view_clip(struct pdd_view *view, uint64_t npages)
 		view->npages = npages;
 	if (view->reason == PDD_REASON_NONE || view->reason >= PDD_REASONS)
 		view->reason = PDD_REASON_SPECIAL;
+	if (view->node >= PDD_NODES_MAX)
+		view->kind = PDD_PAGE_REFUSED;
+}
+
+/* Whether pages of different NUMA nodes may not share a frame. */
+static inline bool pddi_nodes_apart(const struct pdd_scanner *scanner)
+{
+	return !scanner->priv.tunables.merge_across_nodes;
+}
+
+/* The NUMA node that counts. */
+static inline uint16_t pddi_node(const struct pdd_scanner *scanner, uint16_t node)
+{
+	return pddi_nodes_apart(scanner) ? node : 0;
 }
 
 static inline bool pddi_merges_zero(const struct pdd_scanner *scanner)
 {
-	return scanner->priv.ops.zero_map && !(scanner->priv.flags & PDD_SCANNER_KEEP_ZERO_PAGES);
+	return scanner->priv.ops.zero_map && scanner->priv.tunables.use_zero_pages;
 }
 
+/* ---- extent.c ---- */
+
+/* The first live extent from this number on, and below the end; NULL if there is none. */
+struct pdd_extent *pddi_extent_next(const struct pdd_region *region, uint64_t number, uint64_t end);
+/* The extent of this number; NULL if a sparse region has none there. */
+struct pdd_extent *pddi_extent_find(const struct pdd_region *region, uint64_t number);
+/* The same, and ask the embedder for it if need be; NULL if it says no. */
+struct pdd_extent *pddi_extent_get(struct pdd_region *region, uint64_t number);
+/* Give it back to the embedder if nothing is known of its pages any more. */
+void pddi_extent_put(struct pdd_region *region, struct pdd_extent *extent);
+/* Number and count the items of pages [first, end), all of one extent. */
+void pddi_extent_init_items(struct pdd_region *region, struct pdd_extent *extent, uint64_t first,
+			    uint64_t end);
+
+/* The extent's first page and the one behind its last. */
+static inline uint64_t pddi_extent_first(const struct pdd_extent *extent)
+{
+	return extent->priv.number * PDD_EXTENT_PAGES;
+}
+
+static inline uint64_t pddi_extent_end(const struct pdd_region *region,
+				       const struct pdd_extent *extent)
+{
+	uint64_t end = pddi_extent_first(extent) + PDD_EXTENT_PAGES;
+
+	return end < region->priv.npages ? end : region->priv.npages;
+}
+
+static inline struct pdd_item *pddi_extent_item(const struct pdd_extent *extent, uint64_t page)
+{
+	return &extent->priv.items[page % PDD_EXTENT_PAGES];
+}
+
+/* The item of a page whose extent is live. */
 static inline struct pdd_item *pddi_item_at(const struct pdd_region *region, uint64_t page)
 {
-	return &region->priv.extents[page / PDD_EXTENT_PAGES].priv.items[page % PDD_EXTENT_PAGES];
+	return pddi_extent_item(pddi_extent_find(region, page / PDD_EXTENT_PAGES), page);
+}
+
+/* Whether [first, first + npages) lies in a region that is added. */
+static inline bool pddi_range_is_valid(const struct pdd_region *region, uint64_t first,
+				       uint64_t npages)
+{
+	return region && region->priv.space && first <= region->priv.npages &&
+	       npages <= region->priv.npages - first;
 }
 
 /* ---- stats.c ---- */
@@ -80,10 +142,12 @@ void pddi_counts_add(struct pdd_counts *total, const struct pdd_counts *counts);
 
 /* ---- stable.c ---- */
 
-/* The leader of the frames of this content. content NULL: the first of this checksum and domain;
+/* The leader of the frames of this content. content NULL: the first of this checksum and partition;
  * *several tells then whether there are more, of other content. */
-struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksum, uint32_t domain,
-				   const void *content, bool *several);
+struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksum,
+				   uint64_t partition, const void *content, bool *several);
+/* Who leads the chain of a listed frame. */
+struct pdd_frame *pddi_stable_leader(struct pdd_scanner *scanner, struct pdd_frame *frame);
 /* Put a frame with sharers among the others of its content. */
 void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame);
 /* Promise a place in a frame of this chain, NULL if none has room; take a promise back. */
@@ -91,6 +155,17 @@ struct pdd_frame *pddi_stable_reserve(struct pdd_scanner *scanner, struct pdd_fr
 void pddi_stable_unreserve(struct pdd_scanner *scanner, struct pdd_frame *frame);
 /* Turn a promised place into a sharer. */
 void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item);
+/* A page was found to show this frame: make its item, which is NEW, a sharer. False: it must not. */
+bool pddi_stable_adopt(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item);
+/* Move a sharer to another frame of its chain. */
+void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item,
+			struct pdd_frame *target);
+/* The frame lies on another NUMA node: put it among the frames there. */
+void pddi_stable_move(struct pdd_scanner *scanner, struct pdd_frame *frame, uint16_t node);
+/* Ask for all frames of a chain, drop those that are gone, and put the others in order. Who leads
+ * them afterwards, NULL if none is left; *nframes: how many were asked for. */
+struct pdd_frame *pddi_stable_tidy(struct pdd_scanner *scanner, struct pdd_frame *leader,
+				   uint64_t *nframes);
 /* Take a sharer out of its frame, which goes back with the last one. The item becomes NEW. */
 void pddi_stable_leave(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
 /* The frame is gone, says its embedder: reset its sharers. It goes back with its last promise. */
@@ -98,7 +173,9 @@ void pddi_stable_gone(struct pdd_scanner *scanner, struct pdd_frame *frame);
 
 /* ---- search.c ---- */
 
-uint32_t pddi_node_domain(const struct pdd_index_node *node);
+/* Domain and NUMA node of a node's key; which set of items or groups of this key it is in. */
+uint64_t pddi_node_partition(const struct pdd_index_node *node);
+bool pddi_node_is_fresh(const struct pdd_index_node *node);
 
 enum search_result {
 	SEARCH_NOTHING = 0, /* nothing equal: *slot is where the item belongs */
@@ -110,21 +187,28 @@ enum search_result {
 enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_node **node,
 			       struct pdd_index_slot *slot, struct pdd_item *item,
 			       const void *content);
+/* Put a SEEN item into the index where a search for it ended. */
+void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
+		      struct pdd_item *item, enum pdd_reason reason);
 /* Whether no other item has the key of one in the index. */
 bool pddi_search_is_alone(const struct pdd_item *item);
 /* Put a SEEN item into the index if no other item of its key is there; says whether. */
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item,
 			enum pdd_reason reason);
 /* Take an item of this key (not a group) out of the index and make it due, if there is one. */
-void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint32_t domain);
+void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint64_t partition);
+/* Two contents of equal checksum were met: searches compare at once for some time. */
+void pddi_search_collided(struct pdd_scanner *scanner);
 
 /* ---- space.c ---- */
 
-/* The first region of this space or those behind it; the region behind another. Or NULL. */
-struct pdd_region *pddi_region_first(const struct pdd_space *space);
+/* The first region that the pass comes by; the next one behind another. NULL if there is none. */
+struct pdd_region *pddi_region_first(const struct pdd_scanner *scanner);
 struct pdd_region *pddi_region_next(const struct pdd_region *region);
 
-/* Forget all that is known of an unlinked item's page. */
+/* ---- item.c ---- */
+
+/* Forget all that is known of an unlinked item's page, save that it is kept out. */
 void pddi_item_reset(struct pdd_item *item, enum pdd_reason reason);
 /* Take an item out of wherever it is linked: it becomes SEEN, or NEW if it was shared or zero. */
 void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
@@ -156,6 +240,8 @@ void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker);
 /* A pending item gets back to SEEN, its place or its part in a group given back. */
 void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 			 enum pdd_reason reason);
+/* Whether something is decided about an item: to share a frame, or to become the zero page. */
+bool pddi_merge_is_decided(const struct pdd_scanner *scanner, const struct pdd_item *item);
 /* Cancel the decisions among these items. */
 void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
 		       enum pdd_reason reason);
@@ -171,12 +257,39 @@ void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 
 /* ---- look.c ---- */
 
-/* Come by the pages that a view describes. */
-void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
+/* Come by the pages of one extent that a view describes. */
+void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_extent *extent,
 	       uint64_t first, const struct pdd_view *view);
 /* A page that must not be touched, or cannot be read: it leaves the index; what it shares it keeps. */
 void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
 /* Decide about the pages that are collected in the batch. */
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);
+
+/* ---- visit.c ---- */
+
+/* Come by pages from the first on, at most npages and none beyond their extent. How far the cursor
+ * may move on, which is further where nothing stands. */
+uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    struct pdd_region *region, uint64_t first, uint64_t npages);
+
+/* ---- prune.c ---- */
+
+/* Whether a prune is due between two passes. */
+bool pddi_prune_is_due(const struct pdd_scanner *scanner);
+/* Go on with a prune; takes from the budget what it uses. True: it is done. */
+bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left);
+
+/* ---- unmerge.c ---- */
+
+/* Forget all pages [first, end), whatever they show, save those that are kept out. Extents of a
+ * sparse region go back. */
+void pddi_forget(struct pdd_region *region, uint64_t first, uint64_t end, enum pdd_reason reason);
+/* The same for pages that leave their region: those that are kept out, too. */
+void pddi_forget_going(struct pdd_region *region, uint64_t first, uint64_t end);
+
+/* ---- rmap.c ---- */
+
+/* The region's pages changed: tell its object, if it is attached to one. */
+void pddi_region_reattach(struct pdd_region *region);
 
 #endif

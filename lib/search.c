@@ -2,17 +2,34 @@
 /*
  * search.c - finding equal content: frames first, then items.
  *
- * A node of equal checksum and domain, if it is the only one of its kind, is taken for equal
+ * A node of equal checksum and partition, if it is the only one of its kind, is taken for equal
  * without a look at any content: whatever is merged is compared while it is held, so a wrong guess
  * costs one attempt. So a search reads nodes, calls no hook and takes no lock.
  *
- * If there are several, or if the item at hand met another content of its checksum before, contents
- * are compared on the way down. Frames are in exact order, since they never change. Items are in
- * the order that their contents had when they were inserted; an item that changed since then may
- * stand in the way of a search ("stale"). Two unequal items per search are checked for still having
- * their recorded checksum; a stale one is taken out and made due, and the search begins again.
- * The third stale one ends the search: the item at hand is tried again in another pass. All other
- * unequal items are true collisions and cost a compare each, O(log n) of them.
+ * If there are several, or if true collisions (different contents of equal checksum) were met in the
+ * last COMPARE_PASSES passes, contents are compared on the way down. Frames are in exact order, since
+ * they never change. Items are in the order that their contents had when they were inserted.
+ *
+ * Hard case: stale items among true collisions. If an item's page changed since it was inserted, it
+ * stands in the wrong place and may send a search astray, so that equal pages miss each other. So
+ * items of one key are two sets, told apart by a mark (ITEM_FRESH) that is the lowest bit of the
+ * number of the pass in which the item was inserted, and ordered by it before the content:
+ *
+ *  - A pass that comes by an item of the index that is not alone with its key takes it out, and
+ *    searches for it anew if it is looked at. So after a pass only those that it could not come by
+ *    (a busy space) are left in the set of an earlier pass.
+ *  - While a pass that looks at all pages goes on, its own set contains items that it inserted, so
+ *    if nothing is written meanwhile their order is exact, and each search in it: when the second of
+ *    two equal pages is come by, the first is found, in this very pass. (At most one item may have
+ *    been in the set before: one that was alone with its key. All the others were ordered against
+ *    it as it is now.)
+ *  - The set of the pass before is searched then, as well as it goes: its items are compared as they
+ *    are now.
+ *
+ * Two unequal items per search are checked for still having their recorded checksum; a stale one is
+ * taken out and made due, and the search begins again. The third stale one ends it; if that happens
+ * in the set of this pass the item at hand is tried again in another pass. All other unequal items
+ * are true collisions and cost a compare each, O(log n) of them.
  *
  * To compare with an item, its space is tried (never waited for); busy counts as stale.
  */
@@ -22,25 +39,45 @@
 enum {
 	CHECKS_PER_SEARCH = 2, /* of unequal items for their recorded checksum */
 	STALE_PER_SEARCH = 3,  /* that end a search */
+	COMPARE_PASSES = PDD_AGING_PERIOD_MAX + 1, /* so that each page is looked at meanwhile */
 };
 
 struct search_key {
 	struct pdd_scanner *scanner;
 	const struct pdd_space *space; /* of the item at hand: locked */
-	const void *content; /* NULL: all items of the domain are equal */
+	const void *content; /* NULL: all items of the partition are equal */
 	struct pdd_item *stale;
-	uint32_t domain;
+	uint64_t partition;
 	uint32_t checks;
+	bool fresh; /* the set that is searched */
 };
 
-uint32_t pddi_node_domain(const struct pdd_index_node *node)
+uint64_t pddi_node_partition(const struct pdd_index_node *node)
 {
 	switch (pdd_index_kind(node)) {
-	case PDD_KIND_FRAME: return frame_of(node)->priv.domain;
-	case PDD_KIND_GROUP: return group_of(node)->domain;
+	case PDD_KIND_FRAME: return frame_partition(frame_of(node));
+	case PDD_KIND_GROUP: return group_of(node)->partition;
 	case PDD_KIND_ITEM: break;
 	}
-	return item_of(node)->priv.region->priv.space->priv.domain;
+	return item_partition(item_of(node));
+}
+
+bool pddi_node_is_fresh(const struct pdd_index_node *node)
+{
+	return pdd_index_kind(node) == PDD_KIND_GROUP ? group_of(node)->fresh
+						      : item_is_fresh(item_of(node));
+}
+
+/* The set of the pass under way. */
+static bool fresh_now(const struct pdd_scanner *scanner)
+{
+	return scanner->priv.epoch & 1;
+}
+
+void pddi_search_collided(struct pdd_scanner *scanner)
+{
+	scanner->priv.stats.collisions++;
+	scanner->priv.compare_passes = COMPARE_PASSES;
 }
 
 /* Whether a page still has the checksum that was recorded. */
@@ -56,7 +93,7 @@ static bool is_fresh(const struct pdd_scanner *scanner, const struct pdd_item *i
 /* Order of the content at hand against an item's, whose page can be read under its space's lock. */
 static int order_locked(struct search_key *key, struct pdd_item *item)
 {
-	const struct pdd_scanner *scanner = key->scanner;
+	struct pdd_scanner *scanner = key->scanner;
 	struct pdd_region *region = item->priv.region;
 	struct pdd_view view;
 	int n, cmp = 0;
@@ -65,12 +102,15 @@ static int order_locked(struct search_key *key, struct pdd_item *item)
 	if (n <= 0 || view.kind != PDD_PAGE_PRIVATE) {
 		key->stale = item;
 	} else {
+		scanner->priv.stats.search_compares++;
 		cmp = pddi_content_compare(key->content, view.content, scanner->priv.page_size);
 		if (cmp != 0 && key->checks > 0) {
 			key->checks--;
 			if (!is_fresh(scanner, item, view.content))
 				key->stale = item;
 		}
+		if (cmp != 0 && !key->stale)
+			pddi_search_collided(scanner);
 	}
 	if (n > 0)
 		scanner->priv.ops.pages_put(scanner->priv.ctx, region, item_page(item), 1);
@@ -95,26 +135,31 @@ static int order_item(struct search_key *key, struct pdd_item *item)
 	return cmp;
 }
 
-/* Items and groups, behind the frames of their checksum and domain. */
+static int order_group(const struct search_key *key, const struct pdd_group *group)
+{
+	key->scanner->priv.stats.search_compares++;
+	return pddi_content_compare(key->content, group->content, key->scanner->priv.page_size);
+}
+
+/* Items and groups, behind the frames of their checksum and partition. */
 static int search_order(void *ctx, const struct pdd_index_node *other)
 {
 	struct search_key *key = ctx;
-	uint32_t domain = pddi_node_domain(other);
+	uint64_t partition = pddi_node_partition(other);
 
-	if (key->domain != domain)
-		return key->domain < domain ? -1 : 1;
-	switch (pdd_index_kind(other)) {
-	case PDD_KIND_FRAME:
+	if (key->partition != partition)
+		return key->partition < partition ? -1 : 1;
+	if (pdd_index_kind(other) == PDD_KIND_FRAME)
 		return 1;
-	case PDD_KIND_GROUP:
-		if (!key->content)
-			return 0;
-		return pddi_content_compare(key->content, group_of(other)->content,
-					    key->scanner->priv.page_size);
-	case PDD_KIND_ITEM: break;
-	}
+	if (!key->content)
+		return 0;
+	if (key->fresh != pddi_node_is_fresh(other))
+		return key->fresh ? 1 : -1;
 	/* Once something is stale, the descent only has to end. */
-	return key->content && !key->stale ? order_item(key, item_of(other)) : 0;
+	if (key->stale)
+		return 0;
+	return pdd_index_kind(other) == PDD_KIND_GROUP ? order_group(key, group_of(other))
+						       : order_item(key, item_of(other));
 }
 
 static void evict(struct pdd_scanner *scanner, struct pdd_item *item)
@@ -136,37 +181,63 @@ static bool has_equal_behind(const struct pdd_index_node *node)
 {
 	const struct pdd_index_node *next = pdd_index_next_equal(node);
 
-	return next && pddi_node_domain(next) == pddi_node_domain(node);
+	return next && pddi_node_partition(next) == pddi_node_partition(node);
+}
+
+static enum search_result result_of(const struct pdd_index_node *node)
+{
+	if (!node)
+		return SEARCH_NOTHING;
+	return pdd_index_kind(node) == PDD_KIND_GROUP ? SEARCH_GROUP : SEARCH_TWIN;
+}
+
+/* Search one set with compares, and throw out what is found to be stale. False: too much was. */
+static bool search_set(struct search_key *key, struct pdd_index_node **node,
+		       struct pdd_index_slot *slot, uint64_t checksum, uint32_t *stale)
+{
+	for (;;) {
+		*node = find_item(key, slot, checksum);
+		if (!key->stale)
+			return true;
+		evict(key->scanner, key->stale);
+		key->stale = NULL;
+		if (++*stale == STALE_PER_SEARCH)
+			return false;
+	}
 }
 
 static enum search_result search_items(struct pdd_scanner *scanner, struct pdd_index_node **node,
 				       struct pdd_index_slot *slot, struct pdd_item *item,
 				       const void *content)
 {
+	uint64_t checksum = item->priv.node.checksum;
 	struct search_key key = {
 		.scanner = scanner,
 		.space = item->priv.region->priv.space,
-		.domain = item->priv.region->priv.space->priv.domain,
+		.partition = item_partition(item),
 		.checks = CHECKS_PER_SEARCH,
 	};
 	uint32_t stale = 0;
 
-	*node = find_item(&key, slot, item->priv.node.checksum);
-	if (*node && (item_collides(item) || has_equal_behind(*node))) {
-		key.content = content;
-		for (;;) {
-			*node = find_item(&key, slot, item->priv.node.checksum);
-			if (!key.stale)
-				break;
-			evict(scanner, key.stale);
-			key.stale = NULL;
-			if (++stale == STALE_PER_SEARCH)
-				return SEARCH_GIVE_UP;
-		}
-	}
-	if (!*node)
+	*node = find_item(&key, slot, checksum);
+	if (!*node || !(scanner->priv.compare_passes || has_equal_behind(*node)))
+		return result_of(*node);
+	key.content = content;
+	key.fresh = fresh_now(scanner);
+	if (!search_set(&key, node, slot, checksum, &stale))
+		return SEARCH_GIVE_UP;
+	if (*node)
+		return result_of(*node);
+	key.fresh = !fresh_now(scanner);
+	stale = 0;
+	if (search_set(&key, node, NULL, checksum, &stale) && *node)
+		return result_of(*node);
+	if (stale == 0)
 		return SEARCH_NOTHING;
-	return pdd_index_kind(*node) == PDD_KIND_GROUP ? SEARCH_GROUP : SEARCH_TWIN;
+	/* What was thrown out may have been next to the slot. */
+	key.fresh = fresh_now(scanner);
+	stale = 0;
+	return search_set(&key, node, slot, checksum, &stale) ? result_of(*node) : SEARCH_GIVE_UP;
 }
 
 enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_node **node,
@@ -174,7 +245,7 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 			       const void *content)
 {
 	uint64_t checksum = item->priv.node.checksum;
-	uint32_t domain = item->priv.region->priv.space->priv.domain;
+	uint64_t partition = item_partition(item);
 	struct pdd_frame *leader, *frame;
 	bool several;
 
@@ -183,9 +254,9 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 	if (!*node)
 		return SEARCH_NOTHING;
 
-	leader = pddi_stable_find(scanner, checksum, domain, NULL, &several);
-	if (leader && (several || item_collides(item)))
-		leader = pddi_stable_find(scanner, checksum, domain, content, NULL);
+	leader = pddi_stable_find(scanner, checksum, partition, NULL, &several);
+	if (leader && (several || scanner->priv.compare_passes))
+		leader = pddi_stable_find(scanner, checksum, partition, content, NULL);
 	frame = leader ? pddi_stable_reserve(scanner, leader) : NULL;
 	if (frame) {
 		*node = &frame->priv.node;
@@ -201,29 +272,34 @@ bool pddi_search_is_alone(const struct pdd_item *item)
 	const struct pdd_index_node *prev = (const struct pdd_index_node *)(const void *)rb;
 
 	if (prev && prev->checksum == node->checksum && pdd_index_kind(prev) != PDD_KIND_FRAME &&
-	    pddi_node_domain(prev) == pddi_node_domain(node))
+	    pddi_node_partition(prev) == pddi_node_partition(node))
 		return false;
 	return !has_equal_behind(node);
 }
 
+void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
+		      struct pdd_item *item, enum pdd_reason reason)
+{
+	item_set(item, ITEM_INDEXED, reason);
+	item->priv.word &= ~ITEM_FRESH;
+	item->priv.word |= fresh_now(scanner) ? ITEM_FRESH : 0;
+	pdd_index_link(slot, &item->priv.node, PDD_KIND_ITEM);
+}
+
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
 {
-	struct search_key key = {
-		.scanner = scanner,
-		.domain = item->priv.region->priv.space->priv.domain,
-	};
+	struct search_key key = { .scanner = scanner, .partition = item_partition(item) };
 	struct pdd_index_slot slot;
 
 	if (find_item(&key, &slot, item->priv.node.checksum))
 		return false;
-	item_set(item, ITEM_INDEXED, reason);
-	pdd_index_link(&slot, &item->priv.node, PDD_KIND_ITEM);
+	pddi_search_link(scanner, &slot, item, reason);
 	return true;
 }
 
-void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint32_t domain)
+void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint64_t partition)
 {
-	struct search_key key = { .scanner = scanner, .domain = domain };
+	struct search_key key = { .scanner = scanner, .partition = partition };
 	struct pdd_index_node *node = find_item(&key, NULL, checksum);
 
 	while (node && pdd_index_kind(node) == PDD_KIND_GROUP)

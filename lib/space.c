@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * space.c - spaces and regions coming and going, items leaving whatever they are linked in.
+ * space.c - spaces and regions come, grow, shrink, move and go.
  *
  * Invariants
  *  1. The scanner's list of spaces, and each space's list of regions, are in the order in which
  *     they were added; a pass walks them in that order.
- *  2. The cursor is a region that is added, or NULL: in a pass, when nothing is left of it.
+ *  2. The cursor is a region that is added, and a page of it, or NULL: in a pass, when nothing is
+ *     left of it. A pass comes by the regions that were there when it began, and by no others: so
+ *     it ends, however fast regions come and go.
  *  3. The gauges of a space are the sums over its items (item_set keeps them), and `pages` is the
  *     sum of its regions' pages.
  *
- * Locking: the caller's, see scanner.h.
+ * Locking: the caller's, see space.h.
  */
 #include "scanner_internal.h"
 
 int pdd_space_add(struct pdd_scanner *scanner, struct pdd_space *space, uint32_t domain)
 {
+	if (!scanner || !space)
+		return -EINVAL;
 	if (space->priv.scanner)
 		return -EBUSY;
 	*space = (struct pdd_space){
@@ -30,7 +34,7 @@ int pdd_space_add(struct pdd_scanner *scanner, struct pdd_space *space, uint32_t
 
 int pdd_space_remove(struct pdd_space *space)
 {
-	struct pdd_scanner *scanner = space->priv.scanner;
+	struct pdd_scanner *scanner = space ? space->priv.scanner : NULL;
 
 	if (!scanner)
 		return -EINVAL;
@@ -50,76 +54,184 @@ int pdd_space_remove(struct pdd_space *space)
 	return 0;
 }
 
-/* Number the items of a region and count them as new. */
-static void init_items(struct pdd_region *region, struct pdd_item *items)
+/* ---- the order of a pass ---- */
+
+static struct pdd_region *first_of(const struct pdd_space *space, uint64_t epoch)
 {
-	uint64_t npages = region->priv.npages;
+	for (; space; space = space->priv.next)
+		for (struct pdd_region *region = space->priv.regions; region;
+		     region = region->priv.next)
+			if (region->priv.first_pass <= epoch)
+				return region;
+	return NULL;
+}
 
-	for (uint64_t page = 0; page < npages; page++) {
-		items[page].priv.region = region;
-		items[page].priv.word = page;
-		item_field_set(&items[page], ITEM_REASON_SHIFT, ITEM_REASON_BITS, PDD_REASON_NEW);
+struct pdd_region *pddi_region_first(const struct pdd_scanner *scanner)
+{
+	return first_of(scanner->priv.spaces, scanner->priv.epoch);
+}
+
+struct pdd_region *pddi_region_next(const struct pdd_region *region)
+{
+	const struct pdd_space *space = region->priv.space;
+	uint64_t epoch = space->priv.scanner->priv.epoch;
+
+	for (struct pdd_region *next = region->priv.next; next; next = next->priv.next)
+		if (next->priv.first_pass <= epoch)
+			return next;
+	return first_of(space->priv.next, epoch);
+}
+
+/* ---- pages come ---- */
+
+static bool place_is_valid(uint64_t first_page, uint64_t npages)
+{
+	return npages > 0 && npages <= PDD_REGION_PAGES_MAX && first_page <= UINT64_MAX - npages;
+}
+
+/* Record that pages [from, to) came. */
+static void add_pages(struct pdd_region *region, uint64_t from, uint64_t to)
+{
+	struct pdd_counts *counts = &region->priv.space->priv.counts;
+	uint64_t number = from / PDD_EXTENT_PAGES, end = pdd_region_extents(to);
+
+	region->priv.npages = to;
+	counts->pages += to - from;
+	if (!region->priv.extents)
+		counts->reasons[PDD_REASON_NO_RECORD] += to - from;
+	for (; number < end; number++) {
+		struct pdd_extent *extent = pddi_extent_next(region, number, end);
+		uint64_t first;
+
+		if (!extent)
+			return;
+		number = extent->priv.number;
+		first = pddi_extent_first(extent) < from ? from : pddi_extent_first(extent);
+		if (!region->priv.extents)
+			counts->reasons[PDD_REASON_NO_RECORD] -=
+				pddi_extent_end(region, extent) - first;
+		pddi_extent_init_items(region, extent, first, pddi_extent_end(region, extent));
 	}
-	for (uint64_t i = 0; i < pdd_region_extents(npages); i++) {
-		uint64_t left = npages - i * PDD_EXTENT_PAGES;
+}
 
-		region->priv.extents[i].priv.items = &items[i * PDD_EXTENT_PAGES];
-		region->priv.extents[i].priv.unsettled =
-			(uint16_t)(left < PDD_EXTENT_PAGES ? left : PDD_EXTENT_PAGES);
+static void init_extents(struct pdd_extent *extents, struct pdd_item *items, uint64_t from,
+			 uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++) {
+		extents[i].priv.number = i;
+		extents[i].priv.items = &items[i * PDD_EXTENT_PAGES];
 	}
 }
 
 int pdd_region_add(struct pdd_space *space, struct pdd_region *region, uint64_t first_page,
 		   uint64_t npages, struct pdd_extent *extents, struct pdd_item *items)
 {
+	struct pdd_scanner *scanner;
+
+	if (!space || !region || !space->priv.scanner || !extents != !items ||
+	    !place_is_valid(first_page, npages))
+		return -EINVAL;
+	scanner = space->priv.scanner;
+	if (!extents && !scanner->priv.ops.extent_get)
+		return -EINVAL;
 	if (region->priv.space)
 		return -EBUSY;
-	if (!space->priv.scanner || !extents || !items || npages == 0 ||
-	    npages > PDD_REGION_PAGES_MAX || first_page > UINT64_MAX - npages)
-		return -EINVAL;
 	*region = (struct pdd_region){
 		.priv = {
 			.space = space,
 			.prev = space->priv.last,
 			.first_page = first_page,
-			.npages = npages,
 			.extents = extents,
+			.first_pass = scanner->priv.epoch + scanner->priv.in_pass,
 		},
 	};
-	init_items(region, items);
+	if (extents)
+		init_extents(extents, items, 0, pdd_region_extents(npages));
+	add_pages(region, 0, npages);
 	if (region->priv.prev)
 		region->priv.prev->priv.next = region;
 	else
 		space->priv.regions = region;
 	space->priv.last = region;
-	space->priv.counts.pages += npages;
-	space->priv.counts.reasons[PDD_REASON_NEW] += npages;
 	return 0;
 }
 
-struct pdd_region *pddi_region_first(const struct pdd_space *space)
+/* ---- pages go ---- */
+
+/* Move the cursor off pages from `end` on, which go. */
+static void clip_cursor(struct pdd_scanner *scanner, const struct pdd_region *region, uint64_t end)
 {
-	for (; space; space = space->priv.next)
-		if (space->priv.regions)
-			return space->priv.regions;
-	return NULL;
+	if (scanner->priv.cursor != region || scanner->priv.cursor_page < end)
+		return;
+	scanner->priv.cursor = pddi_region_next(region);
+	scanner->priv.cursor_page = 0;
 }
 
-struct pdd_region *pddi_region_next(const struct pdd_region *region)
+/* Forget pages [from, npages) and record that they are gone. */
+static void drop_pages(struct pdd_region *region, uint64_t from)
 {
-	return region->priv.next ? region->priv.next
-				 : pddi_region_first(region->priv.space->priv.next);
-}
+	struct pdd_counts *counts = &region->priv.space->priv.counts;
+	uint64_t npages = region->priv.npages - from, end = pdd_region_extents(region->priv.npages);
+	uint64_t recorded = 0;
+	struct pdd_extent *extent, *last = NULL;
 
-/* Take a region out of its space's list, and off the cursor. */
-static void unlink_region(struct pdd_scanner *scanner, struct pdd_region *region)
-{
-	struct pdd_space *space = region->priv.space;
+	pddi_forget_going(region, from, region->priv.npages);
+	for (uint64_t number = from / PDD_EXTENT_PAGES;
+	     (extent = pddi_extent_next(region, number, end)) != NULL;
+	     number = extent->priv.number + 1) {
+		uint64_t page = pddi_extent_first(extent) < from ? from : pddi_extent_first(extent);
 
-	if (scanner->priv.cursor == region) {
-		scanner->priv.cursor = pddi_region_next(region);
-		scanner->priv.cursor_page = 0;
+		/* Zeroed, as it has to be when the region grows again. */
+		for (; page < pddi_extent_end(region, extent); page++, recorded++)
+			*pddi_extent_item(extent, page) = (struct pdd_item){ 0 };
+		last = extent;
 	}
+	counts->reasons[PDD_REASON_ABSENT] -= recorded;
+	counts->reasons[PDD_REASON_NO_RECORD] -= npages - recorded;
+	counts->pages -= npages;
+	region->priv.npages = from;
+	if (last && !region->priv.extents)
+		pddi_extent_put(region, last);
+}
+
+int pdd_region_resize(struct pdd_region *region, uint64_t npages)
+{
+	struct pdd_extent *extents;
+	uint64_t old, before, after;
+
+	if (!region || !region->priv.space || !place_is_valid(region->priv.first_page, npages))
+		return -EINVAL;
+	if (region->priv.object &&
+	    pdd_interval_first(&region->priv.interval) > UINT64_MAX - (npages - 1))
+		return -EINVAL;
+	extents = region->priv.extents;
+	old = region->priv.npages;
+	before = pdd_region_extents(old);
+	after = pdd_region_extents(npages);
+	if (npages < old) {
+		clip_cursor(region->priv.space->priv.scanner, region, npages);
+		drop_pages(region, npages);
+		for (uint64_t i = after; extents && i < before; i++)
+			extents[i] = (struct pdd_extent){ 0 };
+	} else {
+		if (extents)
+			init_extents(extents, extents[0].priv.items, before, after);
+		add_pages(region, old, npages);
+	}
+	pddi_region_reattach(region);
+	return 0;
+}
+
+int pdd_region_move(struct pdd_region *region, uint64_t first_page)
+{
+	if (!region || !region->priv.space || !place_is_valid(first_page, region->priv.npages))
+		return -EINVAL;
+	region->priv.first_page = first_page;
+	return 0;
+}
+
+static void unlink_region(struct pdd_space *space, struct pdd_region *region)
+{
 	if (region->priv.prev)
 		region->priv.prev->priv.next = region->priv.next;
 	else
@@ -132,127 +244,15 @@ static void unlink_region(struct pdd_scanner *scanner, struct pdd_region *region
 
 int pdd_region_remove(struct pdd_region *region)
 {
-	struct pdd_space *space = region->priv.space;
-	struct pdd_scanner *scanner;
+	struct pdd_space *space = region ? region->priv.space : NULL;
 
 	if (!space)
 		return -EINVAL;
-	scanner = space->priv.scanner;
-	for (uint64_t page = 0; page < region->priv.npages; page++) {
-		struct pdd_item *item = pddi_item_at(region, page);
-
-		pddi_item_detach(scanner, item, PDD_REASON_NEW);
-		pddi_item_reset(item, PDD_REASON_NEW);
-	}
-	unlink_region(scanner, region);
-	space->priv.counts.pages -= region->priv.npages;
-	space->priv.counts.reasons[PDD_REASON_NEW] -= region->priv.npages;
+	if (region->priv.object)
+		pdd_region_detach(region);
+	clip_cursor(space->priv.scanner, region, 0);
+	drop_pages(region, 0);
+	unlink_region(space, region);
 	*region = (struct pdd_region){ 0 };
 	return 0;
-}
-
-/* Pages from `first` on that share a frame, up to the end of their extent. */
-static uint64_t sharing_run(const struct pdd_region *region, uint64_t first, uint64_t end)
-{
-	uint64_t page = first;
-
-	do {
-		if (item_state(pddi_item_at(region, page)) != ITEM_SHARER)
-			break;
-		page++;
-	} while (page < end && page % PDD_EXTENT_PAGES != 0);
-	return page - first;
-}
-
-int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, uint64_t npages)
-{
-	struct pdd_scanner *scanner;
-	int64_t done = 0;
-	uint64_t end;
-
-	if (!region->priv.space || first > region->priv.npages ||
-	    npages > region->priv.npages - first)
-		return -EINVAL;
-	scanner = region->priv.space->priv.scanner;
-	end = first + npages;
-	while (first < end) {
-		uint64_t run = sharing_run(region, first, end);
-		int n = 1;
-
-		if (run) {
-			n = scanner->priv.ops.frames_unmap(scanner->priv.ctx, region, first, run);
-			if (n <= 0)
-				return n ? n : -EIO;
-			if ((uint64_t)n > run)
-				n = (int)run;
-			for (int i = 0; i < n; i++)
-				pddi_stable_leave(scanner, pddi_item_at(region, first + (uint64_t)i),
-						  PDD_REASON_UNMERGED);
-			done += n;
-		}
-		first += (uint64_t)n;
-	}
-	return done;
-}
-
-void pddi_item_reset(struct pdd_item *item, enum pdd_reason reason)
-{
-	item_set_due(item, false);
-	item_set(item, ITEM_NEW, reason);
-	item->priv.node.checksum = 0;
-	item->priv.word &= ~ITEM_COLLIDES;
-	item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, 0);
-}
-
-void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
-{
-	switch (item_state(item)) {
-	case ITEM_NEW:
-		item_set(item, ITEM_NEW, reason);
-		break;
-	case ITEM_ZERO:
-		pddi_item_reset(item, reason);
-		break;
-	case ITEM_INDEXED:
-		pdd_index_remove(&scanner->priv.index, &item->priv.node);
-		item_set(item, ITEM_SEEN, reason);
-		break;
-	case ITEM_SEEN:
-		item_set(item, ITEM_SEEN, reason);
-		break;
-	case ITEM_PENDING:
-		pddi_pending_cancel(scanner, item, reason);
-		break;
-	case ITEM_SHARER:
-		pddi_stable_leave(scanner, item, reason);
-		break;
-	}
-}
-
-bool pddi_reason_is_general(enum pdd_reason reason)
-{
-	return reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY ||
-	       reason == PDD_REASON_NO_HOLD || reason == PDD_REASON_HOOK_FAILED;
-}
-
-bool pddi_reason_stays(enum pdd_reason reason)
-{
-	return pddi_reason_is_general(reason) || reason == PDD_REASON_PINNED ||
-	       reason == PDD_REASON_PINS_UNSEEN;
-}
-
-/* What a look at the page itself says of it; all other reasons are failures to merge it. */
-static bool is_observation(enum pdd_reason reason)
-{
-	return reason == PDD_REASON_NEW || reason == PDD_REASON_FIRST_LOOK ||
-	       reason == PDD_REASON_VOLATILE || reason == PDD_REASON_UNIQUE ||
-	       reason == PDD_REASON_STALE || reason == PDD_REASON_UNMERGED;
-}
-
-void pddi_item_fail(struct pdd_item *item, enum pdd_reason reason)
-{
-	bool first = is_observation(item_reason(item)) || reason == PDD_REASON_DEADLINE;
-
-	item_set(item, ITEM_SEEN, reason);
-	item_set_due(item, first);
 }

@@ -4,12 +4,15 @@
  *
  * Invariants
  *  1. A listed frame (FRAME_LISTED) is a leader in the index or a dup of one. Leaders of equal
- *     checksum and domain have different contents, and stand in the order of their contents.
- *  2. A frame lives while it has a sharer or a promised place. When both are gone it leaves the
- *     index and goes back to the embedder at once. A group keeps a promise of its own while it
- *     founds a frame.
+ *     checksum and partition have different contents, and stand in the order of their contents.
+ *  2. A frame lives while it has a sharer or a reserved place, or is kept. When all that is gone it
+ *     leaves the index and goes back to the embedder at once. A group reserves a place of its own
+ *     while it founds a frame.
  *  3. Whenever a listed frame has room, no item of its key stays in the index unnoticed: when the
  *     frame enters, or gets room again, such an item is taken out and due, and then joins.
+ *  4. A kept frame (FRAME_KEPT) is listed and has neither sharer nor reserved place: clones at which
+ *     no pass has looked still map it, says the embedder. It takes none, until one of those pages
+ *     adopts it; a prune asks for it again.
  *
  * Hard case: finding the leader of a dup. Dups do not know it, so that a handover does not rewrite
  * them. The leader is the frame of the dup's key in the index; if several contents have that key,
@@ -20,20 +23,20 @@
 #include "scanner_internal.h"
 
 struct stable_key {
-	const struct pdd_scanner *scanner;
+	struct pdd_scanner *scanner;
 	const void *content; /* NULL: any */
 	struct pdd_frame *gone;
-	uint32_t domain;
+	uint64_t partition;
 };
 
 static int stable_order(void *ctx, const struct pdd_index_node *other)
 {
 	struct stable_key *key = ctx;
-	uint32_t domain = pddi_node_domain(other);
+	uint64_t partition = pddi_node_partition(other);
 	const void *content;
 
-	if (key->domain != domain)
-		return key->domain < domain ? -1 : 1;
+	if (key->partition != partition)
+		return key->partition < partition ? -1 : 1;
 	if (pdd_index_kind(other) != PDD_KIND_FRAME)
 		return -1;
 	if (!key->content)
@@ -43,15 +46,16 @@ static int stable_order(void *ctx, const struct pdd_index_node *other)
 		key->gone = frame_of(other);
 		return 0;
 	}
+	key->scanner->priv.stats.search_compares++;
 	return pddi_content_compare(key->content, content, key->scanner->priv.page_size);
 }
 
 /* The leader of this key or NULL, and the slot where it would stand; drops gone frames it meets. */
 static struct pdd_frame *find_slot(struct pdd_scanner *scanner, struct pdd_index_slot *slot,
-				   uint64_t checksum, uint32_t domain, const void *content)
+				   uint64_t checksum, uint64_t partition, const void *content)
 {
 	for (;;) {
-		struct stable_key key = { scanner, content, NULL, domain };
+		struct stable_key key = { scanner, content, NULL, partition };
 		struct pdd_index_node *node;
 
 		node = pdd_index_find_slot(&scanner->priv.index, slot, checksum, stable_order, &key);
@@ -67,15 +71,15 @@ static struct pdd_frame *next_leader(const struct pdd_frame *leader)
 	struct pdd_index_node *next = pdd_index_next_equal(&leader->priv.node);
 
 	if (!next || pdd_index_kind(next) != PDD_KIND_FRAME ||
-	    frame_of(next)->priv.domain != leader->priv.domain)
+	    frame_partition(frame_of(next)) != frame_partition(leader))
 		return NULL;
 	return frame_of(next);
 }
 
-struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksum, uint32_t domain,
-				   const void *content, bool *several)
+struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksum,
+				   uint64_t partition, const void *content, bool *several)
 {
-	struct pdd_frame *leader = find_slot(scanner, NULL, checksum, domain, content);
+	struct pdd_frame *leader = find_slot(scanner, NULL, checksum, partition, content);
 
 	if (several)
 		*several = leader && next_leader(leader);
@@ -96,9 +100,9 @@ static bool ring_has(const struct pdd_frame *leader, const struct pdd_frame *fra
 	return false;
 }
 
-static struct pdd_frame *leader_of(const struct pdd_scanner *scanner, struct pdd_frame *frame)
+struct pdd_frame *pddi_stable_leader(struct pdd_scanner *scanner, struct pdd_frame *frame)
 {
-	struct stable_key key = { scanner, NULL, NULL, frame->priv.domain };
+	struct stable_key key = { scanner, NULL, NULL, frame_partition(frame) };
 	struct pdd_index_node *node;
 	struct pdd_frame *leader;
 
@@ -129,7 +133,7 @@ static void unlist(struct pdd_scanner *scanner, struct pdd_frame *frame)
 	bool chained = pdd_frame_is_dup(frame) || frame->priv.dups;
 
 	if (pdd_frame_is_dup(frame)) {
-		rest = leader_of(scanner, frame);
+		rest = pddi_stable_leader(scanner, frame);
 		pdd_chain_remove(rest, frame);
 	} else if (frame->priv.dups) {
 		rest = pdd_chain_handover(frame);
@@ -143,29 +147,54 @@ static void unlist(struct pdd_scanner *scanner, struct pdd_frame *frame)
 		stats->stable_node_chains -= !rest->priv.dups;
 	}
 	frame->priv.flags &= (uint16_t)~FRAME_LISTED;
+	scanner->priv.nframes--;
 }
 
-/* Give the frame back if nothing keeps it; says whether. */
-static bool put(struct pdd_scanner *scanner, struct pdd_frame *frame)
+static uint32_t limit_of(const struct pdd_scanner *scanner)
 {
-	if (frame->priv.nsharers || frame->priv.nreserved)
+	return scanner->priv.tunables.max_page_sharing;
+}
+
+/* No sharer and no reserved place is left: keep the frame, if clones map it, or give it back; says
+ * whether it went back. */
+static bool let_go(struct pdd_scanner *scanner, struct pdd_frame *frame)
+{
+	const struct pdd_ops *ops = &scanner->priv.ops;
+	bool kept = frame->priv.flags & FRAME_KEPT;
+
+	/* Pages have shown it if it was listed ever. */
+	if (frame->priv.flags & FRAME_LISTED && ops->frame_is_mapped &&
+	    ops->frame_is_mapped(scanner->priv.ctx, frame)) {
+		frame->priv.flags |= FRAME_KEPT;
+		scanner->priv.stats.frames_kept += !kept;
+		if (!kept)
+			pdd_chain_update(pddi_stable_leader(scanner, frame), frame, limit_of(scanner));
 		return false;
+	}
+	scanner->priv.stats.frames_kept -= kept;
 	if (frame->priv.flags & FRAME_LISTED)
 		unlist(scanner, frame);
-	scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
+	ops->frame_free(scanner->priv.ctx, frame);
 	return true;
 }
 
-/* A frame of which something was taken away: keep the chain in order, and call for joiners. */
+/* A frame gained or lost a place: keep the chain in order, and call for joiners. */
+static void changed(struct pdd_scanner *scanner, struct pdd_frame *frame, bool was_full)
+{
+	if (!(frame->priv.flags & FRAME_LISTED))
+		return;
+	pdd_chain_update(pddi_stable_leader(scanner, frame), frame, limit_of(scanner));
+	if (was_full && pdd_frame_has_room(frame, limit_of(scanner)))
+		pddi_search_evict(scanner, frame->priv.node.checksum, frame_partition(frame));
+}
+
+/* Something was taken away from a frame. */
 static void lost_one(struct pdd_scanner *scanner, struct pdd_frame *frame, bool was_full)
 {
-	uint32_t limit = scanner->priv.max_page_sharing;
-
-	if (put(scanner, frame) || !(frame->priv.flags & FRAME_LISTED))
-		return;
-	pdd_chain_update(leader_of(scanner, frame), frame, limit);
-	if (was_full && pdd_frame_has_room(frame, limit))
-		pddi_search_evict(scanner, frame->priv.node.checksum, frame->priv.domain);
+	if (pdd_frame_places(frame) == 0)
+		let_go(scanner, frame);
+	else
+		changed(scanner, frame, was_full);
 }
 
 void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame)
@@ -179,60 +208,56 @@ void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame)
 		pddi_stable_gone(scanner, frame);
 		return;
 	}
-	leader = find_slot(scanner, &slot, frame->priv.node.checksum, frame->priv.domain, content);
+	leader = find_slot(scanner, &slot, frame->priv.node.checksum, frame_partition(frame),
+			   content);
 	if (leader) {
 		stats->stable_node_dups += leader->priv.dups ? 1 : 2;
 		stats->stable_node_chains += !leader->priv.dups;
-		pdd_chain_insert(leader, frame, scanner->priv.max_page_sharing);
+		pdd_chain_insert(leader, frame, limit_of(scanner));
 	} else {
 		pdd_index_link(&slot, &frame->priv.node, PDD_KIND_FRAME);
 	}
 	frame->priv.flags |= FRAME_LISTED;
-	if (pdd_frame_has_room(frame, scanner->priv.max_page_sharing))
-		pddi_search_evict(scanner, frame->priv.node.checksum, frame->priv.domain);
+	scanner->priv.nframes++;
+	if (pdd_frame_has_room(frame, limit_of(scanner)))
+		pddi_search_evict(scanner, frame->priv.node.checksum, frame_partition(frame));
 }
 
 struct pdd_frame *pddi_stable_reserve(struct pdd_scanner *scanner, struct pdd_frame *leader)
 {
-	uint32_t limit = scanner->priv.max_page_sharing;
-	struct pdd_frame *frame = pdd_chain_pick(leader, limit);
+	struct pdd_frame *frame = pdd_chain_pick(leader, limit_of(scanner));
 
 	if (!frame)
 		return NULL;
-	frame->priv.nreserved++;
-	if (!pdd_frame_has_room(frame, limit))
-		pdd_chain_update(leader, frame, limit);
+	pdd_frame_reserve(frame);
+	if (!pdd_frame_has_room(frame, limit_of(scanner)))
+		pdd_chain_update(leader, frame, limit_of(scanner));
 	return frame;
 }
 
 void pddi_stable_unreserve(struct pdd_scanner *scanner, struct pdd_frame *frame)
 {
-	bool was_full = !pdd_frame_has_room(frame, scanner->priv.max_page_sharing);
+	bool was_full = !pdd_frame_has_room(frame, limit_of(scanner));
 
-	PDD_ASSERT(frame->priv.nreserved > 0);
-	frame->priv.nreserved--;
+	pdd_frame_unreserve(frame);
 	lost_one(scanner, frame, was_full);
 }
 
-void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item)
+/* Link a sharer, and count it. */
+static void take_sharer(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item)
 {
 	struct pdd_stats *stats = &scanner->priv.stats;
 
-	PDD_ASSERT(frame->priv.nreserved > 0);
 	PDD_INVARIANT(!(frame->priv.flags & FRAME_GONE));
 	if (frame->priv.nsharers == 0)
 		stats->pages_shared++;
 	else
 		stats->pages_sharing++;
-	frame->priv.nreserved--;
-	item_set(item, ITEM_SHARER, PDD_REASON_NONE);
 	pdd_frame_insert_sharer(frame, item);
-	item_counts(item)->merges++;
 }
 
-/* Unlink a sharer and forget what was known of its page. */
-static void drop_sharer(struct pdd_scanner *scanner, struct pdd_frame *frame,
-			struct pdd_item *item, enum pdd_reason reason)
+/* Unlink a sharer, and count it no more. */
+static void drop_sharer(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item)
 {
 	struct pdd_stats *stats = &scanner->priv.stats;
 
@@ -241,28 +266,149 @@ static void drop_sharer(struct pdd_scanner *scanner, struct pdd_frame *frame,
 		stats->pages_shared--;
 	else
 		stats->pages_sharing--;
-	pddi_item_reset(item, reason);
+}
+
+void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item)
+{
+	pdd_frame_unreserve(frame);
+	item_set(item, ITEM_SHARER, PDD_REASON_NONE);
+	take_sharer(scanner, frame, item);
+	item_counts(item)->merges++;
+}
+
+bool pddi_stable_adopt(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item)
+{
+	struct pdd_counts *counts = item_counts(item);
+	bool had_room = pdd_frame_has_room(frame, limit_of(scanner));
+	const void *content;
+
+	if (!(frame->priv.flags & FRAME_LISTED) ||
+	    frame->priv.domain != item->priv.region->priv.space->priv.domain)
+		return false;
+	content = pddi_frame_content(scanner, frame);
+	if (!content) {
+		pddi_stable_gone(scanner, frame);
+		return false;
+	}
+	if (frame->priv.flags & FRAME_KEPT) {
+		frame->priv.flags &= (uint16_t)~FRAME_KEPT;
+		scanner->priv.stats.frames_kept--;
+		had_room = true;
+	}
+	item->priv.node.checksum = frame->priv.node.checksum;
+	item_set_node(item, frame->priv.numa_node);
+	item_set_all(item, ITEM_SHARER, pddi_content_class(content, scanner->priv.page_size),
+		     PDD_REASON_NONE);
+	take_sharer(scanner, frame, item);
+	counts->adoptions++;
+	counts->adoptions_over_limit += !had_room;
+	changed(scanner, frame, !had_room || frame->priv.nsharers == 1);
+	return true;
+}
+
+void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item,
+			struct pdd_frame *target)
+{
+	struct pdd_frame *source = item_frame(item);
+	bool was_full = !pdd_frame_has_room(source, limit_of(scanner));
+
+	drop_sharer(scanner, source, item);
+	take_sharer(scanner, target, item);
+	item_counts(item)->refiles++;
+	changed(scanner, target, false);
+	lost_one(scanner, source, was_full);
 }
 
 void pddi_stable_leave(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
 {
 	struct pdd_frame *frame = item_frame(item);
-	bool was_full = !pdd_frame_has_room(frame, scanner->priv.max_page_sharing);
+	bool was_full = !pdd_frame_has_room(frame, limit_of(scanner));
 
-	drop_sharer(scanner, frame, item, reason);
+	drop_sharer(scanner, frame, item);
+	scanner->priv.prune_wanted = true;
+	pddi_item_reset(item, reason);
 	lost_one(scanner, frame, was_full);
 }
 
 void pddi_stable_gone(struct pdd_scanner *scanner, struct pdd_frame *frame)
 {
+	scanner->priv.stats.stale_frames += !(frame->priv.flags & FRAME_GONE);
+	scanner->priv.stats.frames_kept -= !!(frame->priv.flags & FRAME_KEPT);
 	frame->priv.flags |= FRAME_GONE;
+	frame->priv.flags &= (uint16_t)~FRAME_KEPT;
+	scanner->priv.prune_wanted = true;
 	if (frame->priv.flags & FRAME_LISTED)
 		unlist(scanner, frame);
 	while (frame->priv.sharers) {
 		struct pdd_item *item = frame->priv.sharers;
 
-		drop_sharer(scanner, frame, item, PDD_REASON_STALE);
+		drop_sharer(scanner, frame, item);
+		pddi_item_reset(item, PDD_REASON_STALE);
 		item_set_due(item, true);
 	}
-	put(scanner, frame);
+	if (pdd_frame_places(frame) == 0)
+		let_go(scanner, frame);
+}
+
+/* ---- NUMA ---- */
+
+void pddi_stable_move(struct pdd_scanner *scanner, struct pdd_frame *frame, uint16_t node)
+{
+	if (!(frame->priv.flags & FRAME_LISTED) || frame->priv.numa_node == node)
+		return;
+	scanner->priv.stats.moved_frames++;
+	unlist(scanner, frame);
+	frame->priv.numa_node = node;
+	for (struct pdd_item *item = frame->priv.sharers; item;
+	     item = item->priv.node.u.member.next)
+		item_field_set(item, ITEM_NODE_SHIFT, ITEM_NODE_BITS, node);
+	pddi_stable_insert(scanner, frame);
+}
+
+int pdd_frame_moved(struct pdd_scanner *scanner, struct pdd_frame *frame, uint16_t node)
+{
+	if (!scanner || !frame || node >= PDD_NODES_MAX)
+		return -EINVAL;
+	pddi_stable_move(scanner, frame, pddi_node(scanner, node));
+	return 0;
+}
+
+/* ---- prune ---- */
+
+/* Ask whether a frame still is what it was; false: it went back. */
+static bool ask(struct pdd_scanner *scanner, struct pdd_frame *frame)
+{
+	if (frame->priv.flags & FRAME_KEPT)
+		return !let_go(scanner, frame);
+	if (pddi_frame_content(scanner, frame))
+		return true;
+	pddi_stable_gone(scanner, frame);
+	return false;
+}
+
+struct pdd_frame *pddi_stable_tidy(struct pdd_scanner *scanner, struct pdd_frame *leader,
+				   uint64_t *nframes)
+{
+	struct pdd_frame *dup = leader->priv.dups, *heir;
+	uint64_t ndups = 0;
+
+	for (const struct pdd_frame *d = dup; d && (!ndups || d != dup); d = d->priv.node.u.dup.next)
+		ndups++;
+	*nframes = ndups + 1;
+	/* The dups first, so that their leader stays the same; what is asked may leave the ring. */
+	while (ndups--) {
+		struct pdd_frame *next = dup->priv.node.u.dup.next;
+
+		ask(scanner, dup);
+		dup = next;
+	}
+	heir = leader->priv.dups;
+	if (!ask(scanner, leader))
+		leader = heir;
+	if (!leader)
+		return NULL;
+	pdd_chain_sort(leader, limit_of(scanner));
+	if (pdd_chain_pick(leader, limit_of(scanner)))
+		pddi_search_evict(scanner, leader->priv.node.checksum, frame_partition(leader));
+	return leader;
 }

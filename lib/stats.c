@@ -1,48 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stats.c - reading statistics, and the names of reasons.
+ * stats.c - reading statistics: nothing is counted here, what the files of the engine keep is added
+ * up, and a few figures are derived.
  */
 #include <string.h>
 
 #include "scanner_internal.h"
 
-const char *pdd_reason_name(enum pdd_reason reason)
-{
-	static const char *const names[PDD_REASONS] = {
-		[PDD_REASON_NONE] = "none",
-		[PDD_REASON_NEW] = "new",
-		[PDD_REASON_ABSENT] = "absent",
-		[PDD_REASON_FIRST_LOOK] = "first look",
-		[PDD_REASON_VOLATILE] = "volatile",
-		[PDD_REASON_UNIQUE] = "unique",
-		[PDD_REASON_STALE] = "stale",
-		[PDD_REASON_CHANGED] = "changed while merged",
-		[PDD_REASON_BUSY] = "busy",
-		[PDD_REASON_DEADLINE] = "deadline",
-		[PDD_REASON_PINNED] = "pinned",
-		[PDD_REASON_PINS_UNSEEN] = "pins unseen",
-		[PDD_REASON_LOCKED] = "locked",
-		[PDD_REASON_HUGE] = "huge page",
-		[PDD_REASON_EXCLUDED] = "excluded",
-		[PDD_REASON_SPECIAL] = "special memory",
-		[PDD_REASON_FOREIGN_FRAME] = "foreign frame",
-		[PDD_REASON_KERNEL_ZERO] = "kernel's zero page",
-		[PDD_REASON_NO_HOLD] = "no hold",
-		[PDD_REASON_MAPPING_BUDGET] = "mapping budget",
-		[PDD_REASON_NO_MEMORY] = "no memory",
-		[PDD_REASON_HOOK_FAILED] = "hook failed",
-		[PDD_REASON_UNMERGED] = "unmerged",
-		[PDD_REASON_COLLISION] = "checksum collision",
-	};
-
-	return (unsigned)reason < PDD_REASONS ? names[reason] : "unknown";
-}
-
 /* Everything else that is known of: new, changing, skipped, refused, failed. */
-static void derive_volatile(struct pdd_counts *counts)
+static void derive(const struct pdd_scanner *scanner, struct pdd_counts *counts)
 {
-	counts->pages_volatile = counts->ksm_rmap_items - counts->ksm_merging_pages -
-				 counts->ksm_zero_pages - counts->pages_unshared;
+	uint64_t saved = counts->ksm_merging_pages + counts->ksm_zero_pages;
+
+	counts->pages_volatile = counts->ksm_rmap_items - saved - counts->pages_unshared;
+	counts->ksm_process_profit_bytes =
+		(int64_t)(saved * scanner->priv.page_size) -
+		(int64_t)(counts->ksm_rmap_items * sizeof(struct pdd_item));
 }
 
 void pddi_counts_add(struct pdd_counts *total, const struct pdd_counts *counts)
@@ -53,14 +26,22 @@ void pddi_counts_add(struct pdd_counts *total, const struct pdd_counts *counts)
 	total->ksm_zero_pages += counts->ksm_zero_pages;
 	total->pages_unshared += counts->pages_unshared;
 	total->pages_due += counts->pages_due;
-	for (unsigned i = 0; i < PDD_REASONS; i++)
+	total->pages_zero_filled += counts->pages_zero_filled;
+	total->pages_same_filled += counts->pages_same_filled;
+	for (unsigned i = 0; i < PDD_REASONS_MAX; i++) {
 		total->reasons[i] += counts->reasons[i];
+		total->failures[i] += counts->failures[i];
+	}
 	total->pages_scanned += counts->pages_scanned;
+	total->pages_hashed += counts->pages_hashed;
 	total->pages_skipped += counts->pages_skipped;
 	total->pages_busy += counts->pages_busy;
 	total->merges += counts->merges;
 	total->zero_merges += counts->zero_merges;
 	total->unshares += counts->unshares;
+	total->adoptions += counts->adoptions;
+	total->adoptions_over_limit += counts->adoptions_over_limit;
+	total->refiles += counts->refiles;
 }
 
 int pdd_space_counts(const struct pdd_space *space, struct pdd_counts *counts)
@@ -68,30 +49,77 @@ int pdd_space_counts(const struct pdd_space *space, struct pdd_counts *counts)
 	if (!space || !counts || !space->priv.scanner)
 		return -EINVAL;
 	*counts = space->priv.counts;
-	derive_volatile(counts);
+	derive(space->priv.scanner, counts);
 	return 0;
+}
+
+int pdd_domain_counts(const struct pdd_scanner *scanner, uint32_t domain, struct pdd_counts *counts)
+{
+	if (!scanner || !counts)
+		return -EINVAL;
+	*counts = (struct pdd_counts){ 0 };
+	for (const struct pdd_space *space = scanner->priv.spaces; space; space = space->priv.next)
+		if (space->priv.domain == domain)
+			pddi_counts_add(counts, &space->priv.counts);
+	derive(scanner, counts);
+	return 0;
+}
+
+uint64_t pdd_region_unshares(const struct pdd_region *region)
+{
+	return region && region->priv.space ? region->priv.unshares : 0;
+}
+
+/* Items, extents, spaces and regions of a space. */
+static uint64_t space_metadata_bytes(const struct pdd_space *space)
+{
+	uint64_t bytes = sizeof(*space);
+
+	for (const struct pdd_region *region = space->priv.regions; region;
+	     region = region->priv.next) {
+		bytes += sizeof(*region);
+		if (region->priv.extents)
+			bytes += region->priv.npages * sizeof(struct pdd_item) +
+				 pdd_region_extents(region->priv.npages) * sizeof(struct pdd_extent);
+		else
+			bytes += region->priv.nlive * sizeof(struct pdd_extent_block);
+	}
+	return bytes;
+}
+
+/* What follows from the figures that are there. */
+static void derive_stats(const struct pdd_scanner *scanner, struct pdd_stats *total)
+{
+	uint64_t saved = total->pages_sharing + total->counts.ksm_zero_pages;
+
+	total->metadata_bytes = scanner->priv.index.nroots * sizeof(struct pdd_rbroot) +
+				scanner->priv.nframes * sizeof(struct pdd_frame);
+	for (const struct pdd_space *space = scanner->priv.spaces; space; space = space->priv.next) {
+		pddi_counts_add(&total->counts, &space->priv.counts);
+		total->metadata_bytes += space_metadata_bytes(space);
+	}
+	saved = total->pages_sharing + total->counts.ksm_zero_pages;
+	total->bytes_if_all_unshared = saved * scanner->priv.page_size;
+	total->general_profit_bytes =
+		(int64_t)total->bytes_if_all_unshared -
+		(int64_t)(total->counts.ksm_rmap_items * sizeof(struct pdd_item));
+	total->net_profit_bytes =
+		(int64_t)total->bytes_if_all_unshared - (int64_t)total->metadata_bytes;
+	derive(scanner, &total->counts);
 }
 
 int pdd_scanner_stats(const struct pdd_scanner *scanner, struct pdd_stats *stats)
 {
-	struct pdd_stats total = scanner->priv.stats;
-	size_t size = stats->size;
-	int64_t page_size = (int64_t)scanner->priv.page_size;
+	size_t size = stats ? stats->size : 0;
+	struct pdd_stats total;
 
-	if (size < sizeof(size))
+	if (!scanner || size < sizeof(size))
 		return -EINVAL;
-	for (const struct pdd_space *space = scanner->priv.spaces; space; space = space->priv.next)
-		pddi_counts_add(&total.counts, &space->priv.counts);
-	derive_volatile(&total.counts);
-	total.general_profit_bytes =
-		(int64_t)(total.pages_sharing + total.counts.ksm_zero_pages) * page_size -
-		(int64_t)(total.counts.pages * sizeof(struct pdd_item));
-	if (size > sizeof(total)) {
+	total = scanner->priv.stats;
+	derive_stats(scanner, &total);
+	if (size > sizeof(total))
 		memset((char *)stats + sizeof(total), 0, size - sizeof(total));
-		memcpy(stats, &total, sizeof(total));
-	} else {
-		memcpy(stats, &total, size);
-	}
+	memcpy(stats, &total, size < sizeof(total) ? size : sizeof(total));
 	stats->size = size;
 	return 0;
 }

@@ -33,9 +33,13 @@
 /* A region has at most 2^34 pages: 2^46 bytes of 4 KiB pages. */
 #define PDD_REGION_PAGES_MAX (UINT64_C(1) << 34)
 
+/* NUMA nodes that can be kept apart: 0 .. PDD_NODES_MAX - 1. */
+#define PDD_NODES_MAX 1024u
+
 struct pdd_scanner;
 struct pdd_space;
 struct pdd_region;
+struct pdd_object;
 struct pdd_extent;
 struct pdd_item;
 struct pdd_frame;

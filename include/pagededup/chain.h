@@ -8,7 +8,10 @@
  * dup. There is no node for the chain itself: a chain of one is just a frame.
  *
  * The dups do not know their leader, so that a handover touches two frames, however many dups
- * there are; who needs the leader finds it in the index. Dups with room stand first in the ring.
+ * there are; who needs the leader finds it in the index. Dups with room stand first in the ring,
+ * the fullest first, approximately; exactly after pdd_chain_sort().
+ *
+ * A place in a frame is *reserved* for a page whose merge is decided but not carried out yet.
  *
  * Locking: none; the caller keeps a chain to itself.
  */
@@ -33,7 +36,7 @@ struct pdd_frame {
 		uint32_t nsharers;
 		uint32_t nreserved; /* places promised to pages whose merge is pending */
 		uint32_t domain;
-		uint16_t numa_node;
+		uint16_t numa_node; /* 0 where nodes are not kept apart */
 		uint16_t flags;
 	} priv;
 };
@@ -42,17 +45,33 @@ struct pdd_frame {
 PDD_API void pdd_frame_init(struct pdd_frame *frame, uint64_t checksum, uint32_t domain,
 			    uint16_t numa_node);
 
-/** Sharers it has, and places promised. */
+/** Sharers it has. Complexity: O(1). Since: 0.1 */
 static inline uint32_t pdd_frame_sharers(const struct pdd_frame *frame)
 {
 	return frame->priv.nsharers;
 }
 
-/** Whether one more may join. @param limit at least 2. Complexity: O(1). Since: 0.1 */
+/** Sharers it has, and places reserved. Complexity: O(1). Since: 0.1 */
+static inline uint64_t pdd_frame_places(const struct pdd_frame *frame)
+{
+	return (uint64_t)frame->priv.nsharers + frame->priv.nreserved;
+}
+
+/**
+ * Whether one more may join. One that has neither sharer nor reservation takes none: its memory is
+ * about to go.
+ * @param limit  at least 2
+ * Complexity: O(1). Since: 0.1
+ */
 static inline bool pdd_frame_has_room(const struct pdd_frame *frame, uint32_t limit)
 {
-	return (uint64_t)frame->priv.nsharers + frame->priv.nreserved < limit;
+	return pdd_frame_places(frame) - 1 < limit - UINT64_C(1);
 }
+
+/** Reserve a place, whatever the limit; give a reservation up. The chain wants to be told with
+ * pdd_chain_update(). O(1). Since: 0.1 */
+PDD_API void pdd_frame_reserve(struct pdd_frame *frame);
+PDD_API void pdd_frame_unreserve(struct pdd_frame *frame);
 
 /** Whether the frame hangs in a ring, or leads one that has dups. O(1). Since: 0.1 */
 PDD_API bool pdd_frame_is_dup(const struct pdd_frame *frame);
@@ -81,6 +100,27 @@ PDD_API void pdd_chain_remove(struct pdd_frame *leader, struct pdd_frame *dup);
  * Complexity: O(1). Since: 0.1
  */
 PDD_API void pdd_chain_update(struct pdd_frame *leader, struct pdd_frame *frame, uint32_t limit);
+
+/**
+ * Put the dups in exact order: first those with room, the fullest first, then the others.
+ * To be called after a change of the limit, and before pdd_chain_plan_refile().
+ * Complexity: O(n log n) of the dups with room, O(n) of all. Since: 0.1
+ */
+PDD_API void pdd_chain_sort(struct pdd_frame *leader, uint32_t limit);
+
+/**
+ * Which frame of a sorted chain should be emptied, and where its next sharer should go: from the
+ * emptiest to the fullest that has room, if all the others together have room for all of its
+ * sharers. After each sharer that was moved, and pdd_chain_update() of both, the chain is asked
+ * again.
+ *
+ * @param source  out: the frame that has the fewest sharers
+ * @param target  out: one with room
+ * @return whether there is something to move
+ * Complexity: O(dups with room). Since: 0.1
+ */
+PDD_API bool pdd_chain_plan_refile(struct pdd_frame *leader, struct pdd_frame **source,
+				   struct pdd_frame **target, uint32_t limit);
 
 /**
  * The leader leaves: its ring goes to the first dup, which takes its place.

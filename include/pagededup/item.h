@@ -2,7 +2,8 @@
 /*
  * item.h - the library's record of one page (KSM: rmap_item), and of 512 neighbouring ones.
  *
- * The embedder hands over zeroed memory for them with each region; all fields are private.
+ * The embedder hands over zeroed memory for them, as arrays with each region, or extent by extent
+ * on demand (ops.h, extent_get). All fields are private.
  */
 #ifndef PAGEDEDUP_ITEM_H
 #define PAGEDEDUP_ITEM_H
@@ -14,7 +15,7 @@
  * of a frame or a member of a group they are list links.
  *
  * The last word: page number in the region (34 bits), age (7), state (4), reason (5), NUMA node
- * recorded when it was indexed (10), flags (4).
+ * recorded when it was indexed, or the number of pins (10), flags (4).
  */
 struct pdd_item {
 	struct {
@@ -27,12 +28,22 @@ struct pdd_item {
 /** 512 neighbouring pages, 64 bytes: the unit in which a step works on pages and holds them. */
 struct pdd_extent {
 	struct {
+		struct pdd_rbnode rb;   /* among the live extents of a region that has them on demand */
 		struct pdd_item *items; /* of its pages */
+		uint64_t number;        /* in the region */
+		uint16_t known;         /* items about which anything is known but that nothing is there */
 		uint16_t unsettled;     /* items that are neither indexed, shared, zero nor absent */
 		uint16_t due;           /* items to be looked at in the next pass, at any age */
-		uint32_t reserved32;
-		uint64_t reserved64[6];
+		uint16_t merged;        /* items that share a frame or were replaced by the zero page */
+		uint16_t kept_out;      /* items of pages that are pinned or excluded */
+		uint16_t reserved16[7];
 	} priv;
+};
+
+/** An extent with the items of its pages, 24,640 bytes: what extent_get hands over, zeroed. */
+struct pdd_extent_block {
+	struct pdd_extent extent;
+	struct pdd_item items[PDD_EXTENT_PAGES];
 };
 
 #endif

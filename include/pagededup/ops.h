@@ -13,6 +13,11 @@
  *	  frame_free                             frames that nobody joined
  *	space_unlock(s)
  *
+ * extent_get and extent_put come where pages_get and pages_put do. In a prune, between two passes:
+ *
+ *	frame_content | frame_is_mapped            of every frame
+ *	space_trylock(t) frames_remap(r') space_unlock(t) frame_free
+ *
  * Rules for all hooks
  *  - Called on the thread that called the library, never while a structure of the library is half
  *    linked. They must not call back into the scanner.
@@ -21,7 +26,8 @@
  *    later pass tries again. Where a count is returned, 0 counts as busy.
  *  - "n done" means a prefix of the range: a return of k > 0 with k < n is a partial success, after
  *    which the library asks again for the rest, and gets the error then.
- *  - Page numbers are relative to the region. A range never leaves its region or its extent.
+ *  - Page numbers are relative to the region. A range never leaves its region, nor its
+ *    extent, save in pages_discard.
  */
 #ifndef PAGEDEDUP_OPS_H
 #define PAGEDEDUP_OPS_H
@@ -58,8 +64,13 @@ enum pdd_reason {
 	PDD_REASON_HOOK_FAILED = 21,    /* a hook failed with another error */
 	PDD_REASON_UNMERGED = 22,       /* given back its own copy by an unmerge */
 	PDD_REASON_COLLISION = 23,      /* met other content with its checksum; compared next time */
-	PDD_REASONS = 24,               /* their number */
+	PDD_REASON_NO_RECORD = 24,      /* in a sparse region, without an item: nothing was there when
+					   a pass came by, or extent_get said no */
+	PDD_REASONS = 25,               /* their number */
 };
+
+/* Room in arrays that are indexed by reason: more reasons do not change the layout. */
+#define PDD_REASONS_MAX 32u
 
 /** The name of a reason as users read it ("mapping budget"), "unknown" for other values. */
 PDD_API const char *pdd_reason_name(enum pdd_reason reason);
@@ -68,9 +79,13 @@ PDD_API const char *pdd_reason_name(enum pdd_reason reason);
 enum pdd_page_kind {
 	PDD_PAGE_ABSENT = 0,  /* nothing, and it reads zero if it reads at all */
 	PDD_PAGE_PRIVATE = 1, /* memory of its own; `content` can be read */
-	PDD_PAGE_SHARED = 2,  /* still the frame that frames_map put there */
+	PDD_PAGE_SHARED = 2,  /* still the frame that frames_map or frames_remap put there */
 	PDD_PAGE_ZERO = 3,    /* the zero page */
 	PDD_PAGE_REFUSED = 4, /* must be left alone, see `reason` */
+	PDD_PAGE_FRAME = 5,   /* the frame `frame` of this library, whoever put it there: in a clone
+				 of a space (fork). The page becomes a sharer of it */
+	PDD_PAGE_ZEROED = 6,  /* the zero page that zero_map put there, or in what this is a clone of;
+				 it becomes one of those that are counted as saved */
 };
 
 /** What the trace hook is told. */
@@ -80,13 +95,17 @@ enum pdd_event {
 	PDD_EVENT_UNSHARED = 3, /* the pages were found written, and share no more */
 };
 
-/** Neighbouring pages of one kind, whose contents (if any) are neighbours as well. */
+/** Neighbouring pages of one kind and node, whose contents (if any) are neighbours as well. */
 struct pdd_view {
-	const void *content; /* of the first page; NULL unless the kind has one */
+	union {
+		const void *content;     /* PRIVATE: of the first page */
+		struct pdd_frame *frame; /* FRAME: which all of them show */
+	};
 	uint64_t npages;
 	uint8_t kind;   /* enum pdd_page_kind */
 	uint8_t reason; /* enum pdd_reason, for PDD_PAGE_REFUSED */
-	uint16_t node;  /* reserved for the NUMA node; 0 */
+	uint16_t node;  /* the NUMA node on which the page or the frame lies, below PDD_NODES_MAX; 0
+			   if nodes are not kept apart */
 };
 
 /** A frame to be made: whose content, and where it would best stand. */
@@ -94,6 +113,7 @@ struct pdd_frame_wish {
 	const void *content;            /* to be copied; may change meanwhile */
 	const struct pdd_region *region; /* place of the twin: numbers only, the page is not */
 	uint64_t page;                  /* to be touched */
+	uint16_t node;                  /* where nodes are kept apart: the NUMA node it has to be on */
 };
 
 /**
@@ -158,7 +178,7 @@ struct pdd_ops {
 	 *
 	 * @param frames   out: @p nframes pointers; the embedder's descriptors embed pdd_frame, which
 	 *                 the library initialises
-	 * @param domain   the domain of all of them
+	 * @param domain   the domain of all of them; the node is that of each wish
 	 * @return the number of frames made, a prefix; 0 or -errno (ENOMEM, ENOSPC: no memory) when
 	 *         none
 	 */
@@ -179,8 +199,9 @@ struct pdd_ops {
 			  struct pdd_frame *const *frames, uint64_t npages);
 
 	/**
-	 * Give pages that show frames memory of their own with the same content, atomically
-	 * against writers; the pages may be written before and after.
+	 * Give pages that show frames, or the zero page that zero_map put there, memory of their
+	 * own with the same content, atomically against writers; the pages may be written before
+	 * and after.
 	 * Locks held: the space's, by the embedder. May sleep.
 	 * @return the number of pages done, a prefix; 0 or -errno when none
 	 */
@@ -195,8 +216,8 @@ struct pdd_ops {
 
 	/**
 	 * No page shares the frame any more as far as the library knows; it has forgotten it. After
-	 * pdd_region_remove() without an unmerge pages may still show it: its memory must then stay
-	 * until they are unmapped.
+	 * pdd_region_remove() without an unmerge pages may still show it, if there is no
+	 * frame_is_mapped: its memory must then stay until they are unmapped.
 	 */
 	void (*frame_free)(void *ctx, struct pdd_frame *frame);
 
@@ -216,14 +237,78 @@ struct pdd_ops {
 	 */
 	int (*checksum)(void *ctx, uint64_t *value, const void *content);
 
-	/** Optional: a monotonic clock in nanoseconds. Needed for deadlines. */
+	/** Optional: a monotonic clock in nanoseconds. Needed for deadlines, and for the least time
+	 * between two prunes. */
 	uint64_t (*now_ns)(void *ctx);
 
 	/** Optional: told of what was done to pages [first, first + npages), in the middle of a step
 	 * and under the locks held there; must not block. */
 	void (*trace)(void *ctx, enum pdd_event event, struct pdd_region *region, uint64_t first,
 		      uint64_t npages);
+
+	/**
+	 * Optional: whether pages that the library does not know to share the frame still show it:
+	 * those of clones at which no pass has looked yet. Asked when its last sharer leaves, and
+	 * again at each prune. A frame that is mapped is kept, in its place but closed, until a
+	 * page adopts it (PDD_PAGE_FRAME) or nothing shows it any more; then frame_free comes.
+	 * Without it there must be no clones. Locks held: any. Must not block.
+	 */
+	bool (*frame_is_mapped)(void *ctx, struct pdd_frame *frame);
+
+	/**
+	 * Optional: let pages that still show the frame that was put there show frames[i] instead,
+	 * which has the same content, atomically against writers: a page that was written keeps its
+	 * own copy, and counts as not done. Used to empty sparse frames of a chain (chain.h);
+	 * without it pruning moves no sharers.
+	 * Locks held: the space's. May sleep.
+	 * @return the number of pages done, a prefix; 0 or -errno when none
+	 */
+	int (*frames_remap)(void *ctx, struct pdd_region *region, uint64_t first,
+			    struct pdd_frame *const *frames, uint64_t npages);
+
+	/**
+	 * Optional: give the memory of pages back, whatever stands there; they read zero
+	 * afterwards. Without it pdd_region_discard() only forgets, and the caller clears the pages
+	 * under the same lock. The range may be longer than an extent.
+	 * Locks held: the space's, exclusively, by the embedder. May sleep.
+	 * @return the number of pages done, a prefix; 0 or -errno when none
+	 */
+	int64_t (*pages_discard)(void *ctx, struct pdd_region *region, uint64_t first,
+				 uint64_t npages);
+
+	/**
+	 * Optional, both or none: memory for an extent of a region that was added without arrays,
+	 * when something stands in it, and back when nothing is known of its pages any more.
+	 * @param number  of the extent in the region: its pages begin at number * PDD_EXTENT_PAGES
+	 * @return zeroed, aligned to 8 bytes; NULL: not now (its pages lose a look, a later pass
+	 *         asks again)
+	 */
+	struct pdd_extent_block *(*extent_get)(void *ctx, struct pdd_region *region,
+					       uint64_t number);
+	void (*extent_put)(void *ctx, struct pdd_region *region, uint64_t number,
+			   struct pdd_extent_block *block);
 };
+
+/** Hooks that can fail, for statistics. */
+enum pdd_hook {
+	PDD_HOOK_PAGES_GET = 0,
+	PDD_HOOK_HOLD = 1,
+	PDD_HOOK_FRAMES_CREATE = 2,
+	PDD_HOOK_FRAMES_MAP = 3,
+	PDD_HOOK_FRAMES_UNMAP = 4,
+	PDD_HOOK_ZERO_MAP = 5,
+	PDD_HOOK_CHECKSUM = 6,
+	PDD_HOOK_FRAMES_REMAP = 7,
+	PDD_HOOK_PAGES_DISCARD = 8,
+	PDD_HOOK_EXTENT_GET = 9,
+	PDD_HOOKS = 10, /* their number */
+};
+
+/* Room in arrays that are indexed by hook. */
+#define PDD_HOOKS_MAX 16u
+
+/** The name of a hook's member in pdd_ops ("frames_map"), "unknown" for other values. */
+PDD_API const char *pdd_hook_name(enum pdd_hook hook);
 
 #ifdef __cplusplus
 }

@@ -206,7 +206,9 @@ int pddi_added_unmerge(struct pdd_linux_memory *memory)
 	int64_t done;
 
 	pthread_rwlock_wrlock(&memory->layout);
-	done = pdd_region_unmerge(&memory->region, 0, memory->npages);
+	do
+		done = pdd_region_unmerge(&memory->region, 0, memory->npages, UINT64_MAX);
+	while (done > 0);
 	pthread_rwlock_unlock(&memory->layout);
-	return done < 0 ? (int)done : 0;
+	return (int)done;
 }

@@ -68,16 +68,15 @@ static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options *options)
 {
 	unsigned char secret[PDD_SECRET_LEN_MAX];
+	struct pdd_tunables tunables;
 	struct pdd_scanner_options scanner = {
 		.size = sizeof(scanner),
 		.page_shift = dedup->page_shift,
-		.flags = options->keep_zero_pages ? PDD_SCANNER_KEEP_ZERO_PAGES : 0,
 		.roots = dedup->roots,
 		.nroots = dedup->nroots,
 		.secret = secret,
 		.secret_len = sizeof(secret),
-		.max_page_sharing = options->max_page_sharing,
-		.aging = options->aging,
+		.tunables = &tunables,
 	};
 	struct pdd_ops ops;
 	size_t filled = 0;
@@ -90,6 +89,11 @@ static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options 
 			return -errno;
 		filled += n > 0 ? (size_t)n : 0;
 	}
+	pdd_tunables_init(&tunables);
+	if (options->max_page_sharing)
+		tunables.max_page_sharing = options->max_page_sharing;
+	tunables.aging = (uint32_t)options->aging;
+	tunables.use_zero_pages = !options->keep_zero_pages;
 	pddi_hooks_get(&ops, options->trace != NULL);
 	error = pdd_scanner_init(&dedup->scanner, &ops, dedup, &scanner);
 	explicit_bzero(secret, sizeof(secret));

@@ -183,18 +183,36 @@ int pddi_zero_map(struct pddi_hold *hold, struct pddi_budget *budget,
 	return (int)done;
 }
 
-int pddi_frames_unmap(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages)
+/* Give pages in a mapping of the store their copies. How many have one, or -errno if none. */
+static int64_t copy_run(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages)
 {
 	size_t page_size = (size_t)1 << memory->page_shift;
 	uint64_t done;
 
 	if (!madvise(pddi_memory_address(memory, first), npages << memory->page_shift,
 		     MADV_POPULATE_WRITE))
-		return (int)npages;
+		return (int64_t)npages;
 	/* How far it came is not told. Pages that have their copy already cost little. */
 	for (done = 0; done < npages; done++)
 		if (madvise(pddi_memory_address(memory, first + done), page_size,
 			    MADV_POPULATE_WRITE))
-			return done ? (int)done : errno == EFAULT ? -ENOMEM : -errno;
-	return (int)done;
+			return done ? (int64_t)done : errno == EFAULT ? -ENOMEM : -errno;
+	return (int64_t)done;
+}
+
+int pddi_frames_unmap(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages)
+{
+	uint64_t page = first, end = first + npages;
+
+	while (page < end) {
+		uint64_t framed = pddi_bits_next(memory->framed, page, end, true);
+		uint64_t n = pddi_bits_next(memory->framed, framed, end, false) - framed;
+		int64_t copied = n ? copy_run(memory, framed, n) : 0;
+
+		/* What is not framed is anonymous: the zero page is nobody's but this mapping's. */
+		page = framed + (copied > 0 ? (uint64_t)copied : 0);
+		if ((uint64_t)copied != n)
+			return page > first ? (int)(page - first) : (int)copied;
+	}
+	return (int)npages;
 }

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "item_internal.h"
+#include "scanner_internal.h"
 #include "sim.h"
 
 #define ROUNDS 400u
@@ -255,7 +255,15 @@ static void calm(struct sim *sim)
 	}
 }
 
-/* Pages of this content and domain: how many there are, share a frame, are alone in the index. */
+/* In the index, or only out of it because its checksum collides with others' (search.c). */
+static bool is_alone(const struct pdd_item *item)
+{
+	return item_state(item) == ITEM_INDEXED ||
+	       (item_state(item) == ITEM_SEEN && (item_reason(item) == PDD_REASON_UNIQUE ||
+						  pddi_reason_stays(item_reason(item))));
+}
+
+/* Pages of this content and domain: how many there are, share a frame, are alone. */
 struct tally {
 	uint64_t pages, sharing, unique;
 };
@@ -276,7 +284,7 @@ static struct tally count(const struct sim *sim, uint32_t domain, uint64_t wante
 					continue;
 				tally.pages++;
 				tally.sharing += page->kind == PDD_PAGE_SHARED;
-				tally.unique += item_state(&r->items[i]) == ITEM_INDEXED;
+				tally.unique += is_alone(sim_item(r, i));
 			}
 		}
 	}
@@ -297,7 +305,7 @@ static uint64_t frames_of(const struct sim *sim, uint32_t domain, uint64_t wante
 		for (size_t i = 0; equal && i < sim->page_size; i++)
 			equal = frame->data[i] == page[i];
 		n += equal;
-		*free += equal ? sim->scanner.priv.max_page_sharing - frame->maps : 0;
+		*free += equal ? sim->scanner.priv.tunables.max_page_sharing - frame->maps : 0;
 	}
 	return n;
 }
@@ -305,12 +313,11 @@ static uint64_t frames_of(const struct sim *sim, uint32_t domain, uint64_t wante
 /* What is known of a page, for the reader of a failure. */
 static void show_page(const struct sim_region *region, uint64_t page)
 {
-	const struct pdd_item *item = &region->items[page];
+	const struct pdd_item *item = sim_item(region, page);
 
-	print_error("page %" PRIu64 ": kind %d, state %d, age %u, %s%s%s\n", page,
+	print_error("page %" PRIu64 ": kind %d, state %d, age %u, %s%s\n", page,
 		    (int)region->pages[page].kind, (int)item_state(item), item_age(item),
-		    pdd_reason_name(item_reason(item)), item_is_due(item) ? ", due" : "",
-		    item_collides(item) ? ", collides" : "");
+		    pdd_reason_name(item_reason(item)), item_is_due(item) ? ", due" : "");
 }
 
 static void show(const struct sim *sim, uint32_t domain, uint64_t wanted)
@@ -327,9 +334,9 @@ static void show(const struct sim *sim, uint32_t domain, uint64_t wanted)
 static void assert_shared(const struct sim *sim, uint32_t domain, uint64_t wanted, bool exactly)
 {
 	bool keeps_zero = sim->options.no_zero_map ||
-			  sim->options.flags & PDD_SCANNER_KEEP_ZERO_PAGES;
+			  sim->options.keep_zero_pages;
 	bool collide = sim->options.checksum != SIM_CHECKSUM_DEFAULT;
-	uint64_t limit = sim->scanner.priv.max_page_sharing, free, frames;
+	uint64_t limit = sim->scanner.priv.tunables.max_page_sharing, free, frames;
 	struct tally tally = count(sim, domain, wanted);
 
 	frames = frames_of(sim, domain, wanted, &free);
@@ -362,7 +369,7 @@ static void assert_all_shared(const struct sim *sim, bool exactly)
 static void quiet_phase(struct sim *sim)
 {
 	/* every page is looked at twice, and once more after what that brought about */
-	unsigned passes = 3 * sim->scanner.priv.max_period + 8;
+	unsigned passes = 3 * sim->scanner.priv.tunables.max_period_passes + 8;
 
 	if (!sim->spaces)
 		return;
@@ -387,8 +394,8 @@ static struct sim_options random_options(uint64_t seed)
 
 	return (struct sim_options){
 		.page_shift = shifts[sim_random_of(&state) % 5],
-		.flags = (sim_random_of(&state) % 4 == 0 ? PDD_SCANNER_KEEP_ZERO_PAGES : 0) |
-			 (sim_random_of(&state) % 4 == 0 ? PDD_SCANNER_ONE_LOOK : 0),
+		.keep_zero_pages = sim_random_of(&state) % 4 == 0,
+		.one_look = sim_random_of(&state) % 4 == 0,
 		.limit = 2 + (uint32_t)(sim_random_of(&state) % 5),
 		.nroots = UINT64_C(1) << sim_random_of(&state) % 7,
 		.aging = sim_random_of(&state) % 4 == 0 ? PDD_AGING_NONE : PDD_AGING_PHASE,

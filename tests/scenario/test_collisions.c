@@ -26,7 +26,7 @@ static void assert_all_alone(const struct sim *sim, uint64_t n)
 {
 	struct pdd_stats stats = sim_stats(sim);
 
-	assert_int_equal(stats.counts.pages_unshared + stats.pages_shared, n);
+	assert_int_equal(stats.counts.reasons[PDD_REASON_UNIQUE] + stats.pages_shared, n);
 	assert_int_equal(stats.pages_sharing, 0);
 	assert_int_equal(stats.counts.pages_due, 0);
 }

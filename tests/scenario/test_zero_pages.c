@@ -12,10 +12,10 @@
 
 #include "sim.h"
 
-static struct sim *world(uint32_t flags, bool no_zero_map, struct sim_region **region, uint64_t n)
+static struct sim *world(bool keep, bool no_zero_map, struct sim_region **region, uint64_t n)
 {
 	struct sim *sim = sim_create(
-		&(struct sim_options){ .flags = flags, .no_zero_map = no_zero_map });
+		&(struct sim_options){ .keep_zero_pages = keep, .no_zero_map = no_zero_map });
 
 	*region = sim_region_add(sim_space_add(sim, 0), n);
 	for (uint64_t i = 0; i < n; i++)
@@ -27,7 +27,7 @@ static struct sim *world(uint32_t flags, bool no_zero_map, struct sim_region **r
 static void test_replaced(void **unused)
 {
 	struct sim_region *region;
-	struct sim *sim = world(0, false, &region, 3);
+	struct sim *sim = world(false, false, &region, 3);
 	struct pdd_stats stats;
 
 	sim_pass(sim, UINT64_MAX);
@@ -52,7 +52,7 @@ static void test_kept(void **unused)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct sim_region *region;
-		struct sim *sim = world(i ? PDD_SCANNER_KEEP_ZERO_PAGES : 0, !i, &region, 10);
+		struct sim *sim = world(i, !i, &region, 10);
 		struct pdd_stats stats;
 
 		sim_passes(sim, 2);
@@ -69,7 +69,7 @@ static void test_kept(void **unused)
 static void test_written(void **unused)
 {
 	struct sim_region *region;
-	struct sim *sim = world(0, false, &region, 8);
+	struct sim *sim = world(false, false, &region, 8);
 
 	sim_passes(sim, 2);
 	for (uint64_t i = 0; i < 4; i++)
@@ -97,7 +97,7 @@ static void write_before_hold(struct sim *sim, enum sim_hook hook, bool before)
 /* Written after it was seen to be zero, and while it is held. */
 static void test_written_meanwhile(void **unused)
 {
-	struct sim *sim = world(0, false, &target, 3);
+	struct sim *sim = world(false, false, &target, 3);
 
 	sim_pass(sim, UINT64_MAX);
 	sim->at = write_before_hold;

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "scanner_internal.h"
+
 void sim_fail_at(const char *file, int line, const char *format, ...)
 {
 	va_list args;
@@ -79,26 +81,41 @@ static void start_scanner(struct sim *sim)
 	const struct sim_options *options = &sim->options;
 	struct pdd_ops ops = sim_ops;
 	unsigned char secret[PDD_SECRET_LEN_MAX];
+	struct pdd_tunables tunables;
 	int err;
+
+	pdd_tunables_init(&tunables);
+	if (options->limit)
+		tunables.max_page_sharing = options->limit;
+	if (options->max_period)
+		tunables.max_period_passes = options->max_period;
+	tunables.aging = options->aging;
+	tunables.use_zero_pages = !options->keep_zero_pages;
+	tunables.one_look = options->one_look;
+	tunables.merge_across_nodes = !options->nodes_apart;
+	tunables.chain_prune_ms = options->prune_ms;
 
 	for (size_t i = 0; i < sizeof(secret); i++)
 		secret[i] = (unsigned char)sim_random(sim, 256);
 	if (options->no_zero_map)
 		ops.zero_map = NULL;
+	if (options->no_refile)
+		ops.frames_remap = NULL;
+	if (options->no_clones)
+		ops.frame_is_mapped = NULL;
+	if (options->no_discard)
+		ops.pages_discard = NULL;
 	if (options->checksum == SIM_CHECKSUM_DEFAULT)
 		ops.checksum = NULL;
 	err = pdd_scanner_init(&sim->scanner, &ops, sim,
 			       &(struct pdd_scanner_options){
 				       .size = sizeof(struct pdd_scanner_options),
 				       .page_shift = options->page_shift,
-				       .flags = options->flags,
 				       .roots = sim->roots,
 				       .nroots = options->nroots,
 				       .secret = secret,
 				       .secret_len = sizeof(secret),
-				       .max_page_sharing = options->limit,
-				       .aging = options->aging,
-				       .max_period_passes = options->max_period,
+				       .tunables = &tunables,
 			       });
 	if (err)
 		sim_fail("pdd_scanner_init: %d", err);
@@ -119,7 +136,8 @@ struct sim *sim_create(const struct sim_options *options)
 	sim->fail_mask = UINT64_C(1) << SIM_TRYLOCK | UINT64_C(1) << SIM_PAGES_GET |
 			 UINT64_C(1) << SIM_HOLD | UINT64_C(1) << SIM_FRAMES_CREATE |
 			 UINT64_C(1) << SIM_FRAMES_MAP | UINT64_C(1) << SIM_FRAMES_UNMAP |
-			 UINT64_C(1) << SIM_ZERO_MAP;
+			 UINT64_C(1) << SIM_ZERO_MAP | UINT64_C(1) << SIM_FRAMES_REMAP |
+			 UINT64_C(1) << SIM_PAGES_DISCARD | UINT64_C(1) << SIM_EXTENT_GET;
 	sim->worker = allocate(1, sizeof(*sim->worker));
 	sim->roots = allocate(sim->options.nroots, sizeof(*sim->roots));
 	start_scanner(sim);
@@ -141,20 +159,79 @@ struct sim_space *sim_space_add(struct sim *sim, uint32_t domain)
 
 struct sim_region *sim_region_add(struct sim_space *space, uint64_t npages)
 {
+	return sim_region_add_with(space, npages, npages, false);
+}
+
+struct sim_region *sim_region_add_with(struct sim_space *space, uint64_t npages, uint64_t capacity,
+				       bool sparse)
+{
 	struct sim_region *region = allocate(1, sizeof(*region));
 
 	region->space = space;
 	region->npages = npages;
-	region->pages = allocate(npages, sizeof(*region->pages));
-	region->memory = allocate(npages, space->sim->page_size);
-	region->extents = allocate(pdd_region_extents(npages), sizeof(*region->extents));
-	region->items = allocate(npages, sizeof(*region->items));
+	region->capacity = capacity;
+	region->pages = allocate(capacity, sizeof(*region->pages));
+	region->memory = allocate(capacity, space->sim->page_size);
+	if (!sparse) {
+		region->extents = allocate(pdd_region_extents(capacity), sizeof(*region->extents));
+		region->items = allocate(capacity, sizeof(*region->items));
+	}
 	region->next = space->regions;
 	space->regions = region;
 	if (pdd_region_add(&space->space, &region->region, 0, npages, region->extents,
 			   region->items))
 		sim_fail("pdd_region_add failed");
 	return region;
+}
+
+void sim_region_resize(struct sim_region *region, uint64_t npages)
+{
+	for (uint64_t i = npages; i < region->npages; i++)
+		sim_discard(region, i);
+	if (npages > region->capacity || pdd_region_resize(&region->region, npages))
+		sim_fail("pdd_region_resize failed");
+	region->npages = npages;
+}
+
+const struct pdd_item *sim_item(const struct sim_region *region, uint64_t page)
+{
+	const struct pdd_extent *extent =
+		pddi_extent_find(&region->region, page / PDD_EXTENT_PAGES);
+
+	return extent ? pddi_extent_item(extent, page) : NULL;
+}
+
+/* What a page of a clone shows. */
+static void clone_page(struct sim_region *clone, const struct sim_region *region, uint64_t page)
+{
+	const struct sim_page *from = &region->pages[page];
+	struct sim_page *to = &clone->pages[page];
+
+	*to = *from;
+	to->cloned = true;
+	if (from->kind == PDD_PAGE_SHARED)
+		to->frame->maps++;
+	else if (from->kind == PDD_PAGE_PRIVATE)
+		memcpy(sim_memory(clone, page), sim_memory(region, page),
+		       region->space->sim->page_size);
+}
+
+struct sim_space *sim_space_clone(struct sim_space *space)
+{
+	struct sim_space *clone = sim_space_add(space->sim, space->domain);
+
+	for (struct sim_region *region = space->regions; region; region = region->next) {
+		struct sim_region *copy = sim_region_add_with(clone, region->npages,
+							      region->capacity, !region->extents);
+		struct pdd_object *object = region->region.priv.object;
+
+		for (uint64_t i = 0; i < region->npages; i++)
+			clone_page(copy, region, i);
+		if (object && pdd_region_attach(&copy->region, object,
+						pdd_interval_first(&region->region.priv.interval)))
+			sim_fail("pdd_region_attach failed");
+	}
+	return clone;
 }
 
 void sim_region_remove(struct sim_region *region)
@@ -165,6 +242,8 @@ void sim_region_remove(struct sim_region *region)
 		sim_discard(region, i);
 	if (pdd_region_remove(&region->region))
 		sim_fail("pdd_region_remove failed");
+	if (region->nblocks)
+		sim_fail("%" PRIu64 " extents did not come back", region->nblocks);
 	while (*link != region)
 		link = &(*link)->next;
 	*link = region->next;
@@ -197,15 +276,18 @@ void sim_destroy(struct sim *sim)
 	sim->fail_chance = 0;
 	while (sim->spaces)
 		sim_space_remove(sim->spaces);
+	sim_prune(sim); /* what was kept for clones that are gone */
 	sim_verify(sim);
 	stats = sim_stats(sim);
 	if (stats.counts.pages || stats.counts.ksm_rmap_items || stats.counts.ksm_merging_pages ||
 	    stats.counts.ksm_zero_pages || stats.counts.pages_unshared ||
 	    stats.counts.pages_volatile || stats.counts.pages_due || stats.pages_shared ||
 	    stats.pages_sharing || stats.stable_node_chains || stats.stable_node_dups ||
-	    stats.general_profit_bytes)
+	    stats.counts.pages_zero_filled || stats.counts.pages_same_filled ||
+	    stats.frames_kept || stats.general_profit_bytes || stats.bytes_if_all_unshared ||
+	    stats.counts.ksm_process_profit_bytes)
 		sim_fail("a gauge is not 0 after everything went away");
-	for (unsigned i = 0; i < PDD_REASONS; i++)
+	for (unsigned i = 0; i < PDD_REASONS_MAX; i++)
 		if (stats.counts.reasons[i])
 			sim_fail("%" PRIu64 " pages are %s after everything went away",
 				 stats.counts.reasons[i], pdd_reason_name(i));
@@ -324,6 +406,16 @@ void sim_write(struct sim_region *region, uint64_t page, uint64_t content)
 	p->kind = PDD_PAGE_PRIVATE;
 }
 
+void sim_migrate(struct sim_region *region, uint64_t page, uint16_t node)
+{
+	struct sim_page *p = &region->pages[page];
+
+	if (p->frame)
+		p->frame->node = node;
+	else
+		p->node = node;
+}
+
 void sim_discard(struct sim_region *region, uint64_t page)
 {
 	struct sim_page *p = &region->pages[page];
@@ -402,8 +494,21 @@ unsigned sim_settle(struct sim *sim, unsigned most)
 
 int64_t sim_unmerge(struct sim_region *region, uint64_t first, uint64_t npages)
 {
-	int64_t n = pdd_region_unmerge(&region->region, first, npages);
+	int64_t n = pdd_region_unmerge(&region->region, first, npages, UINT64_MAX);
 
 	sim_verify(region->space->sim);
 	return n;
+}
+
+void sim_prune(struct sim *sim)
+{
+	uint64_t before = sim_stats(sim).prunes;
+
+	if (pdd_scanner_prune(&sim->scanner))
+		sim_fail("pdd_scanner_prune failed");
+	for (unsigned n = 0; sim_stats(sim).prunes == before; n++) {
+		if (n == 1000000)
+			sim_fail("a prune does not end");
+		sim_step(sim, 1);
+	}
 }

@@ -29,7 +29,12 @@ enum sim_hook {
 	SIM_FRAME_FREE = 10,
 	SIM_ZERO_MAP = 11,
 	SIM_CHECKSUM = 12,
-	SIM_HOOKS = 13,
+	SIM_FRAME_IS_MAPPED = 13,
+	SIM_FRAMES_REMAP = 14,
+	SIM_PAGES_DISCARD = 15,
+	SIM_EXTENT_GET = 16,
+	SIM_EXTENT_PUT = 17,
+	SIM_HOOKS = 18,
 };
 
 enum sim_checksum {
@@ -49,6 +54,7 @@ struct sim_frame {
 	unsigned char *copy; /* what it must stay */
 	uint64_t maps;       /* pages that show it */
 	uint32_t domain;
+	uint16_t node;       /* NUMA */
 	bool foreign; /* not made by the library */
 	bool gone;    /* frame_content says NULL */
 	bool dropped; /* frame_free came, or frame_content said NULL once */
@@ -62,8 +68,10 @@ struct sim_staging {
 };
 
 struct sim_page {
-	enum pdd_page_kind kind;    /* never REFUSED */
+	enum pdd_page_kind kind;    /* ABSENT, PRIVATE, SHARED or ZERO */
 	struct sim_frame *frame;    /* that a SHARED one shows */
+	bool cloned;                /* it came to show that, or the zero page, by a clone */
+	uint16_t node;              /* NUMA, of a PRIVATE one */
 	enum pdd_reason refuse;     /* pages_get and hold refuse it, unless NONE */
 	enum pdd_reason hold_refuse; /* only hold does */
 	uint64_t expected;          /* content */
@@ -81,8 +89,10 @@ struct sim_region {
 	struct sim_page *pages;
 	unsigned char *memory; /* of private pages */
 	uint64_t npages;
-	struct pdd_extent *extents;
+	struct pdd_extent *extents; /* NULL: sparse */
 	struct pdd_item *items;
+	uint64_t capacity;          /* pages for which the arrays have room */
+	uint64_t nblocks;           /* extents on demand that the library has */
 };
 
 struct sim_space {
@@ -97,13 +107,19 @@ struct sim_space {
 
 struct sim_options {
 	uint32_t page_shift; /* 0: 6 */
-	uint32_t flags;
-	uint32_t limit;
+	uint32_t limit;      /* 0: 256 */
 	uint64_t nroots; /* 0: 64 */
 	enum pdd_aging aging;
-	uint32_t max_period;
+	uint32_t max_period; /* 0: 64 */
 	enum sim_checksum checksum;
+	bool keep_zero_pages;
+	bool one_look;
+	bool nodes_apart;
+	uint32_t prune_ms; /* 0: after each pass, if wanted */
 	bool no_zero_map;
+	bool no_refile;  /* no frames_remap */
+	bool no_clones;  /* no frame_is_mapped */
+	bool no_discard; /* no pages_discard */
 };
 
 struct sim {
@@ -122,6 +138,7 @@ struct sim {
 	unsigned nlocks;
 	uint64_t ngets, nholds;
 	bool stepping, verifying;
+	bool limit_lowered; /* a test did: frames may have more sharers than the limit */
 
 	/* failures */
 	uint64_t fail_mask;  /* 1 << enum sim_hook; by default all that may fail, save
@@ -156,12 +173,23 @@ void sim_destroy(struct sim *sim);
 struct sim_space *sim_space_add(struct sim *sim, uint32_t domain);
 void sim_space_remove(struct sim_space *space); /* with its regions */
 struct sim_region *sim_region_add(struct sim_space *space, uint64_t npages); /* all absent */
+/* With room to grow up to `capacity` pages; or without arrays. */
+struct sim_region *sim_region_add_with(struct sim_space *space, uint64_t npages, uint64_t capacity,
+				       bool sparse);
+void sim_region_resize(struct sim_region *region, uint64_t npages);
 /* Its memory goes away, too. */
 void sim_region_remove(struct sim_region *region);
+/* A fork: a new space of the same domain, in which regions show what they show in this one. Regions
+ * that are attached to an object are attached to it in the clone as well. */
+struct sim_space *sim_space_clone(struct sim_space *space);
+/* The item of a page; NULL if a sparse region has none. */
+const struct pdd_item *sim_item(const struct sim_region *region, uint64_t page);
 
 void sim_fill(const struct sim *sim, void *page, uint64_t content);
 /* A write by the program: of a held page it waits, of a frame or the zero page it copies. */
 void sim_write(struct sim_region *region, uint64_t page, uint64_t content);
+/* The memory of a page, or the frame that it shows, moves to another NUMA node. */
+void sim_migrate(struct sim_region *region, uint64_t page, uint16_t node);
 /* Between steps only: nothing stands there any more. */
 void sim_discard(struct sim_region *region, uint64_t page);
 /* Between steps only: the page shows this frame, or one that the library knows nothing of. */
@@ -178,7 +206,10 @@ void sim_pass(struct sim *sim, uint64_t pages_per_step);
 void sim_passes(struct sim *sim, unsigned n);
 /* Passes until one merges nothing and leaves nothing due, at most `most`; their number. */
 unsigned sim_settle(struct sim *sim, unsigned most);
+/* With no budget. */
 int64_t sim_unmerge(struct sim_region *region, uint64_t first, uint64_t npages);
+/* A prune, now and all of it. */
+void sim_prune(struct sim *sim);
 
 /* Contents, the contract between steps, pdd_scanner_check(), statistics against the pages. */
 void sim_verify(struct sim *sim);

@@ -135,7 +135,7 @@ static void space_unlock(void *ctx, struct pdd_space *pdd_space)
 static struct pdd_view view_of(struct sim_region *region, uint64_t page, bool hold)
 {
 	const struct sim_page *p = &region->pages[page];
-	struct pdd_view view = { .npages = 1, .kind = (uint8_t)p->kind };
+	struct pdd_view view = { .npages = 1, .kind = (uint8_t)p->kind, .node = p->node };
 	enum pdd_reason refuse = p->refuse;
 
 	if (hold && !refuse)
@@ -145,6 +145,14 @@ static struct pdd_view view_of(struct sim_region *region, uint64_t page, bool ho
 		view.reason = (uint8_t)refuse;
 	} else if (p->kind == PDD_PAGE_PRIVATE) {
 		view.content = p->held ? p->held : sim_memory(region, page);
+	} else if (p->kind == PDD_PAGE_SHARED) {
+		view.node = p->frame->node;
+		if (p->cloned && !p->frame->foreign && !p->frame->dropped) {
+			view.kind = PDD_PAGE_FRAME;
+			view.frame = &p->frame->frame;
+		}
+	} else if (p->kind == PDD_PAGE_ZERO && p->cloned) {
+		view.kind = PDD_PAGE_ZEROED;
 	}
 	return view;
 }
@@ -152,8 +160,11 @@ static struct pdd_view view_of(struct sim_region *region, uint64_t page, bool ho
 static bool continues(const struct sim *sim, const struct pdd_view *view,
 		      const struct pdd_view *next)
 {
-	if (sim->single_views || view->kind != next->kind || view->reason != next->reason)
+	if (sim->single_views || view->kind != next->kind || view->reason != next->reason ||
+	    view->node != next->node)
 		return false;
+	if (view->kind == PDD_PAGE_FRAME)
+		return view->frame == next->frame;
 	return !view->content || (const unsigned char *)view->content +
 						 view->npages * sim->page_size ==
 					 (const unsigned char *)next->content;
@@ -378,6 +389,7 @@ static int frames_create(void *ctx, struct pdd_frame **frames,
 
 		check_wish(sim, &wishes[i], domain);
 		frame = sim_frame_create(sim, wishes[i].content, domain);
+		frame->node = wishes[i].node;
 		frames[i] = &frame->frame;
 	}
 	leave(sim, SIM_FRAMES_CREATE);
@@ -404,6 +416,9 @@ static int frames_map(void *ctx, struct pdd_region *pdd_region, uint64_t first,
 		check_frame(frame);
 		if (frame->domain != region->space->domain)
 			sim_fail("a frame of another domain is to be mapped");
+		if (sim->options.nodes_apart &&
+		    frame->frame.priv.numa_node != region->pages[first + i].node)
+			sim_fail("a frame of another node is to be mapped");
 		if (memcmp(held_page(region, first + i)->held, frame->data, sim->page_size) != 0)
 			sim_fail("a page is replaced by a frame of another content");
 	}
@@ -416,6 +431,7 @@ static int frames_map(void *ctx, struct pdd_region *pdd_region, uint64_t first,
 		p->kind = PDD_PAGE_SHARED;
 		p->frame = frame_of_sim(frames[i]);
 		p->frame->maps++;
+		p->cloned = false;
 		end_hold(sim, region, first + i);
 	}
 	leave(sim, SIM_FRAMES_MAP);
@@ -433,7 +449,8 @@ static int frames_unmap(void *ctx, struct pdd_region *pdd_region, uint64_t first
 		return fail_errno(sim);
 	npages = part(sim, SIM_FRAMES_UNMAP, npages);
 	for (uint64_t i = first; i < first + npages; i++)
-		if (region->pages[i].kind == PDD_PAGE_SHARED)
+		if (region->pages[i].kind == PDD_PAGE_SHARED ||
+		    region->pages[i].kind == PDD_PAGE_ZERO)
 			sim_write(region, i, region->pages[i].expected);
 	leave(sim, SIM_FRAMES_UNMAP);
 	return (int)npages;
@@ -463,6 +480,8 @@ static void frame_free(void *ctx, struct pdd_frame *pdd_frame)
 	check_frame(frame);
 	if (frame->maps && !frame->dropped)
 		sim_fail("a frame is freed while pages show it");
+	if (pdd_frame_places(&frame->frame))
+		sim_fail("a frame is freed that has sharers or reserved places");
 	memset(&frame->frame, POISON, sizeof(frame->frame));
 	frame->freed = true;
 	frame->dropped = true;
@@ -487,10 +506,108 @@ static int zero_map(void *ctx, struct pdd_region *pdd_region, uint64_t first, ui
 	npages = part(sim, SIM_ZERO_MAP, npages);
 	for (uint64_t i = first; i < first + npages; i++) {
 		held_page(region, i)->kind = PDD_PAGE_ZERO;
+		held_page(region, i)->cloned = false;
 		end_hold(sim, region, i);
 	}
 	leave(sim, SIM_ZERO_MAP);
 	return (int)npages;
+}
+
+/* ---- clones, sparse frames, discarding ---- */
+
+static bool frame_is_mapped(void *ctx, struct pdd_frame *pdd_frame)
+{
+	struct sim *sim = ctx;
+	struct sim_frame *frame = frame_of_sim(pdd_frame);
+
+	enter(sim, SIM_FRAME_IS_MAPPED, 0);
+	check_frame(frame);
+	if (pdd_frame_places(pdd_frame))
+		sim_fail("a frame is asked for that has sharers or reserved places");
+	leave(sim, SIM_FRAME_IS_MAPPED);
+	return frame->maps && !frame->dropped;
+}
+
+static int frames_remap(void *ctx, struct pdd_region *pdd_region, uint64_t first,
+			struct pdd_frame *const *frames, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+	uint64_t i;
+
+	enter(sim, SIM_FRAMES_REMAP, npages);
+	check_range(sim, region, first, npages, true);
+	if (fails(sim, SIM_FRAMES_REMAP))
+		return fail_errno(sim);
+	npages = part(sim, SIM_FRAMES_REMAP, npages);
+	for (i = 0; i < npages; i++) {
+		struct sim_page *p = &region->pages[first + i];
+		struct sim_frame *frame = frame_of_sim(frames[i]);
+
+		check_frame(frame);
+		if (p->kind != PDD_PAGE_SHARED) /* written meanwhile */
+			break;
+		if (memcmp(p->frame->data, frame->data, sim->page_size) != 0 ||
+		    frame->domain != p->frame->domain)
+			sim_fail("a page is to show a frame of other content or domain");
+		sim_unmap_page(sim, p);
+		p->frame = frame;
+		p->cloned = false;
+		frame->maps++;
+	}
+	leave(sim, SIM_FRAMES_REMAP);
+	return (int)i;
+}
+
+static int64_t pages_discard(void *ctx, struct pdd_region *pdd_region, uint64_t first,
+			     uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_PAGES_DISCARD, npages);
+	if (npages == 0 || first >= region->npages || npages > region->npages - first ||
+	    sim->stepping)
+		sim_fail("pages_discard in a step, or of a range that leaves its region");
+	if (fails(sim, SIM_PAGES_DISCARD))
+		return fail_errno(sim);
+	npages = part(sim, SIM_PAGES_DISCARD, npages);
+	for (uint64_t i = first; i < first + npages; i++)
+		sim_discard(region, i);
+	leave(sim, SIM_PAGES_DISCARD);
+	return (int64_t)npages;
+}
+
+static struct pdd_extent_block *extent_get(void *ctx, struct pdd_region *pdd_region,
+					   uint64_t number)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+	struct pdd_extent_block *block = NULL;
+
+	enter(sim, SIM_EXTENT_GET, 1);
+	if (region->extents || number >= pdd_region_extents(region->npages))
+		sim_fail("an extent is asked for that cannot be");
+	if (!fails(sim, SIM_EXTENT_GET)) {
+		block = calloc(1, sizeof(*block));
+		region->nblocks += block != NULL;
+	}
+	leave(sim, SIM_EXTENT_GET);
+	return block;
+}
+
+static void extent_put(void *ctx, struct pdd_region *pdd_region, uint64_t number,
+		       struct pdd_extent_block *block)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+
+	enter(sim, SIM_EXTENT_PUT, 1);
+	if (block->extent.priv.number != number || !region->nblocks)
+		sim_fail("an extent comes back that is not out");
+	region->nblocks--;
+	free(block);
+	leave(sim, SIM_EXTENT_PUT);
 }
 
 /* ---- others ---- */
@@ -544,4 +661,9 @@ const struct pdd_ops sim_ops = {
 	.checksum = checksum,
 	.now_ns = now_ns,
 	.trace = trace,
+	.frame_is_mapped = frame_is_mapped,
+	.frames_remap = frames_remap,
+	.pages_discard = pages_discard,
+	.extent_get = extent_get,
+	.extent_put = extent_put,
 };

@@ -31,20 +31,27 @@ struct pdd_counts sim_counts(const struct sim_space *space)
 
 enum pdd_reason sim_reason(const struct sim_region *region, uint64_t page)
 {
-	return item_reason(&region->items[page]);
+	struct pdd_explanation explanation = { .size = sizeof(explanation) };
+
+	if (pdd_region_explain(&region->region, page, &explanation))
+		sim_fail("pdd_region_explain failed");
+	return explanation.reason;
 }
 
 /* What the library knows of a page against what stands there. */
 static void verify_item(const struct sim_region *region, uint64_t page)
 {
-	const struct pdd_item *item = &region->items[page];
+	const struct pdd_item *item = sim_item(region, page);
 	const struct sim_page *p = &region->pages[page];
-	enum item_state state = item_state(item);
+	enum item_state state = item ? item_state(item) : ITEM_NEW;
 
-	if ((item_reason(item) == PDD_REASON_NONE) != (state == ITEM_SHARER || state == ITEM_ZERO))
+	if (item && (item_reason(item) == PDD_REASON_NONE) != (state == ITEM_SHARER || state == ITEM_ZERO))
 		sim_fail("page %" PRIu64 ": the reason %s does not fit its state %d", page,
 			 pdd_reason_name(item_reason(item)), (int)state);
 	if (p->kind != PDD_PAGE_SHARED || p->frame->foreign || p->frame->dropped)
+		return;
+	/* A clone's page is known once it was looked at. */
+	if (p->cloned && state != ITEM_SHARER)
 		return;
 	if (state != ITEM_SHARER || item_frame(item) != &p->frame->frame)
 		sim_fail("page %" PRIu64 " shows a frame that it does not share", page);
@@ -77,7 +84,7 @@ static void verify_space(const struct sim_space *space, unsigned char *page)
 
 	if (space->locked)
 		sim_fail("a space is locked between steps");
-	for (unsigned i = 0; i < PDD_REASONS; i++)
+	for (unsigned i = 0; i < PDD_REASONS_MAX; i++)
 		reasons += counts.reasons[i];
 	if (reasons != counts.pages)
 		sim_fail("the reasons do not sum up to the pages");
@@ -93,17 +100,20 @@ static void verify_frame(const struct sim *sim, const struct sim_frame *frame)
 	if (pddi_checksum(&sim->scanner, &checksum, frame->data) ||
 	    checksum.value != frame->frame.priv.node.checksum)
 		sim_fail("the key of a frame is not that of its content");
-	if (sharers == 0)
+	if (sharers == 0 && sim->options.no_clones)
 		sim_fail("a frame without sharers was not freed");
-	if (sharers > sim->scanner.priv.max_page_sharing)
+	if (sharers > sim->scanner.priv.tunables.max_page_sharing &&
+	    !sim_stats(sim).counts.adoptions_over_limit && !sim->limit_lowered)
 		sim_fail("a frame has more sharers than the limit");
-	if (sharers < frame->maps)
+	if (sharers < frame->maps && sim->options.no_clones)
 		sim_fail("a frame is shown by more pages than are known");
 }
 
 static void verify_frames(const struct sim *sim)
 {
-	uint64_t shared = sim_stats(sim).pages_shared, live = 0, dropped = 0;
+	uint64_t live = 0, dropped = 0, shared;
+
+	shared = sim_stats(sim).pages_shared + sim_stats(sim).frames_kept;
 
 	for (const struct sim_frame *frame = sim->frames; frame; frame = frame->next) {
 		if (memcmp(frame->data, frame->copy, sim->page_size) != 0)

@@ -228,7 +228,7 @@ static bool tear_down(struct guest *guests, int n)
 	bool ok = true;
 
 	for (int g = 0; g < n; g++) {
-		ok = ok && pdd_region_unmerge(&guests[g].region, 0, guests[g].npages) >= 0;
+		ok = ok && pdd_region_unmerge(&guests[g].region, 0, guests[g].npages, UINT64_MAX) >= 0;
 		for (uint64_t i = 0; ok && i < guests[g].npages; i++)
 			ok = guests[g].shown[i] == guests[g].image + i * PAGE ||
 			     guests[g].shown[i] == zero_page;
@@ -241,9 +241,10 @@ static bool tear_down(struct guest *guests, int n)
 int main(int argc, char **argv)
 {
 	unsigned char secret[PDD_SECRET_LEN_MIN];
+	struct pdd_tunables tunables;
 	struct pdd_scanner_options options = {
 		.size = sizeof(options), .nroots = 1u << 16, .secret = secret,
-		.secret_len = sizeof(secret),
+		.secret_len = sizeof(secret), .tunables = &tunables,
 	};
 	struct pdd_scanner *scanner = get_memory(sizeof(*scanner));
 	uint64_t step = UINT64_MAX, differ;
@@ -252,9 +253,10 @@ int main(int argc, char **argv)
 	struct pdd_stats stats;
 	int err, n;
 
+	pdd_tunables_init(&tunables);
 	while (argc > 2 && argv[1][0] == '-') {
 		if (strcmp(argv[1], "--limit") == 0)
-			options.max_page_sharing = (uint32_t)strtoul(argv[2], NULL, 10);
+			tunables.max_page_sharing = (uint32_t)strtoul(argv[2], NULL, 10);
 		else if (strcmp(argv[1], "--step") == 0)
 			step = strtoull(argv[2], NULL, 10);
 		argv += 2;

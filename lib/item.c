@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * item.c - an item leaves what it is linked in, is forgotten, or failed to be merged.
+ *
+ * An item leaves the index by its node, never by its key: whatever its page contains by now, the
+ * node that is taken out is its own.
+ */
+#include "scanner_internal.h"
+
+void pddi_item_reset(struct pdd_item *item, enum pdd_reason reason)
+{
+	item_set_due(item, false);
+	item_set_all(item, ITEM_NEW, PDD_CLASS_OTHER, reason);
+	item->priv.node.checksum = 0;
+	item->priv.word &= ~ITEM_FRESH;
+	item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, 0);
+	if (!item_is_kept_out(item))
+		item_set_node(item, 0);
+}
+
+void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
+{
+	switch (item_state(item)) {
+	case ITEM_NEW:
+		item_set(item, ITEM_NEW, reason);
+		break;
+	case ITEM_ZERO:
+		pddi_item_reset(item, reason);
+		break;
+	case ITEM_INDEXED:
+		pdd_index_remove(&scanner->priv.index, &item->priv.node);
+		item_set(item, ITEM_SEEN, reason);
+		break;
+	case ITEM_SEEN:
+		item_set(item, ITEM_SEEN, reason);
+		break;
+	case ITEM_PENDING:
+		pddi_pending_cancel(scanner, item, reason);
+		break;
+	case ITEM_SHARER:
+		pddi_stable_leave(scanner, item, reason);
+		break;
+	}
+}
+
+bool pddi_reason_is_general(enum pdd_reason reason)
+{
+	return reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY ||
+	       reason == PDD_REASON_NO_HOLD || reason == PDD_REASON_HOOK_FAILED;
+}
+
+bool pddi_reason_stays(enum pdd_reason reason)
+{
+	return pddi_reason_is_general(reason) || reason == PDD_REASON_PINNED ||
+	       reason == PDD_REASON_PINS_UNSEEN;
+}
+
+/* What a look at the page itself says of it; all other reasons are failures to merge it. */
+static bool is_observation(enum pdd_reason reason)
+{
+	return reason == PDD_REASON_NEW || reason == PDD_REASON_FIRST_LOOK ||
+	       reason == PDD_REASON_VOLATILE || reason == PDD_REASON_UNIQUE ||
+	       reason == PDD_REASON_STALE || reason == PDD_REASON_UNMERGED;
+}
+
+void pddi_item_fail(struct pdd_item *item, enum pdd_reason reason)
+{
+	bool first = is_observation(item_reason(item)) || reason == PDD_REASON_DEADLINE;
+
+	item_counts(item)->failures[reason]++;
+	item_set(item, ITEM_SEEN, reason);
+	item_set_due(item, first);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * prune.c - a walk over all frames between two passes: chains are put in order, frames that are gone
+ * or kept in vain are dropped, and sparse frames are emptied into fuller ones (refiled).
+ *
+ * Why refile: writes take sharers away from all frames of a chain, and frames that got room again are
+ * filled only as far as new pages of that content come along. 10 frames with 10 sharers each where
+ * one with 100 would do cost 9 pages for ever.
+ *
+ * Invariants
+ *  1. prune_checksum is where the prune goes on: all frames of smaller checksums were come by, and
+ *     prune_skip of this checksum. These are numbers, not nodes, so whatever happens between two
+ *     steps does no harm.
+ *  2. A sharer moves only to a frame of its own chain, which has the same content, and only by the
+ *     hook frames_remap, which does nothing to a page that was written. So no content is compared.
+ *  3. Each step makes progress: it comes by one chain at least, or moves one sharer.
+ *
+ * Locking: the space of the sharer that is moved is tried; if it is busy, or the hook fails, the
+ * chain is left until the next prune. Complexity: O(roots + nodes) for a whole prune, O(log) for
+ * each sharer that is moved.
+ */
+#include "scanner_internal.h"
+
+/* Coming by so many trees counts as one page. */
+#define TREES_PER_PAGE 64u
+#define NS_PER_MS UINT64_C(1000000)
+
+bool pddi_prune_is_due(const struct pdd_scanner *scanner)
+{
+	uint64_t period = scanner->priv.tunables.chain_prune_ms * NS_PER_MS;
+
+	if (!scanner->priv.prune_wanted || !scanner->priv.nframes)
+		return false;
+	return !scanner->priv.ops.now_ns || !scanner->priv.pruned_ns ||
+	       pddi_now(scanner) - scanner->priv.pruned_ns >= period;
+}
+
+/* Move one sharer. */
+static bool refile(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *target)
+{
+	const struct pdd_ops *ops = &scanner->priv.ops;
+	struct pdd_space *space = item->priv.region->priv.space;
+	int n;
+
+	if (!ops->space_trylock(scanner->priv.ctx, space)) {
+		scanner->priv.stats.space_lock_misses++;
+		return false;
+	}
+	n = ops->frames_remap(scanner->priv.ctx, item->priv.region, item_page(item), &target, 1);
+	ops->space_unlock(scanner->priv.ctx, space);
+	if (n <= 0) {
+		(void)pddi_reason(scanner, PDD_HOOK_FRAMES_REMAP, n);
+		return false;
+	}
+	pddi_stable_refile(scanner, item, target);
+	return true;
+}
+
+static void spend(uint64_t *left, uint64_t cost)
+{
+	*left = cost < *left ? *left - cost : 0;
+}
+
+static bool is_late(const struct pdd_scanner *scanner, const struct pdd_worker *worker)
+{
+	return worker->priv.deadline_ns && pddi_now(scanner) >= worker->priv.deadline_ns;
+}
+
+/* Come by a chain; *leader becomes who leads it then, NULL if it is gone. True: done with it. */
+static bool prune_chain(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+			struct pdd_frame **leader, uint64_t *left)
+{
+	uint32_t limit = scanner->priv.tunables.max_page_sharing;
+	struct pdd_frame *source, *target;
+	uint64_t nframes;
+
+	*leader = pddi_stable_tidy(scanner, *leader, &nframes);
+	spend(left, nframes);
+	while (*leader && scanner->priv.ops.frames_remap &&
+	       pdd_chain_plan_refile(*leader, &source, &target, limit)) {
+		if (!refile(scanner, source->priv.sharers, target)) {
+			scanner->priv.prune_wanted = true;
+			return true;
+		}
+		/* The source may have been the leader, and be gone. */
+		*leader = pddi_stable_leader(scanner, target);
+		spend(left, 1);
+		if (!*left || is_late(scanner, worker))
+			return false;
+	}
+	return true;
+}
+
+/* The first frame from a node on, in order. */
+static struct pdd_frame *frame_from(struct pdd_rbnode *rb)
+{
+	for (; rb; rb = pdd_rb_next(rb)) {
+		struct pdd_index_node *node = (struct pdd_index_node *)(void *)rb;
+
+		if (pdd_index_kind(node) == PDD_KIND_FRAME)
+			return frame_of(node);
+	}
+	return NULL;
+}
+
+static struct pdd_frame *frame_behind(const struct pdd_frame *leader)
+{
+	return frame_from(pdd_rb_next(&leader->priv.node.u.rb));
+}
+
+/* The frame of a tree at which the prune goes on. */
+static struct pdd_frame *find_leader(const struct pdd_scanner *scanner,
+				     const struct pdd_rbroot *root)
+{
+	struct pdd_rbnode *rb = root->node, *first = NULL;
+	struct pdd_frame *leader;
+
+	while (rb) {
+		const struct pdd_index_node *node = (const struct pdd_index_node *)(void *)rb;
+		bool left = node->checksum >= scanner->priv.prune_checksum;
+
+		if (left)
+			first = rb;
+		rb = left ? rb->left : rb->right;
+	}
+	leader = frame_from(first);
+	for (uint64_t i = 0; leader && i < scanner->priv.prune_skip; i++)
+		leader = frame_behind(leader);
+	return leader;
+}
+
+/* Come by the chains of one tree; true: by all of them. */
+static bool prune_tree(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+		       const struct pdd_rbroot *root, uint64_t *left)
+{
+	struct pdd_frame *leader = find_leader(scanner, root);
+
+	while (leader) {
+		if (leader->priv.node.checksum != scanner->priv.prune_checksum) {
+			scanner->priv.prune_checksum = leader->priv.node.checksum;
+			scanner->priv.prune_skip = 0;
+		}
+		if (!prune_chain(scanner, worker, &leader, left))
+			return false;
+		scanner->priv.prune_skip += leader != NULL;
+		leader = leader ? frame_behind(leader) : find_leader(scanner, root);
+		if (leader && (!*left || is_late(scanner, worker)))
+			return false;
+	}
+	return true;
+}
+
+/* Go on to the next tree; false: there is none. */
+static bool next_tree(struct pdd_scanner *scanner, const struct pdd_rbroot *root)
+{
+	const struct pdd_index *index = &scanner->priv.index;
+	uint64_t next = (uint64_t)(root - index->roots) + 1;
+
+	if (next == index->nroots || scanner->priv.nframes == 0)
+		return false;
+	scanner->priv.prune_checksum = next << index->shift;
+	scanner->priv.prune_skip = 0;
+	return true;
+}
+
+static void begin(struct pdd_scanner *scanner)
+{
+	scanner->priv.in_prune = true;
+	scanner->priv.prune_wanted = false;
+	scanner->priv.prune_forced = false;
+	scanner->priv.prune_checksum = 0;
+	scanner->priv.prune_skip = 0;
+	scanner->priv.pruned_ns = pddi_now(scanner);
+}
+
+bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left)
+{
+	uint64_t ntrees = 0;
+
+	if (scanner->priv.prune_forced || !scanner->priv.in_prune)
+		begin(scanner);
+	for (;;) {
+		const struct pdd_rbroot *root =
+			pdd_index_root(&scanner->priv.index, scanner->priv.prune_checksum);
+
+		if (!prune_tree(scanner, worker, root, left))
+			return false;
+		if (!next_tree(scanner, root))
+			break;
+		if (++ntrees % TREES_PER_PAGE == 0) {
+			spend(left, 1);
+			if (!*left || is_late(scanner, worker))
+				return false;
+		}
+	}
+	scanner->priv.in_prune = false;
+	scanner->priv.stats.prunes++;
+	return true;
+}
+
+int pdd_scanner_prune(struct pdd_scanner *scanner)
+{
+	if (!scanner)
+		return -EINVAL;
+	scanner->priv.prune_forced = true;
+	return 0;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * visit.c - a pass at one extent: lock the space, ask what stands at the pages, look, carry out.
+ *
+ * Invariants
+ *  1. No hook is called for a page that is kept out.
+ *  2. When pddi_visit() returns the space is unlocked, nothing is got or held, nothing is pending.
+ *  3. Every page of the range was come by: looked at, skipped, refused or counted as busy.
+ *
+ * Holes. A view of absent pages may reach far beyond the extent; the cursor follows it as far as
+ * nothing is known of the pages there. So a pass over a region costs what is present in it, and one
+ * test for each 512 pages of its arrays, if it has arrays.
+ *
+ * Locking: the space of the region is tried here.
+ */
+#include "scanner_internal.h"
+
+/* What a visit is about. */
+struct visit {
+	struct pdd_scanner *scanner;
+	struct pdd_worker *worker;
+	struct pdd_region *region;
+	struct pdd_extent *extent; /* NULL: a sparse region has none here */
+	uint64_t reach;            /* nothing stands before this page, from the last one come by on */
+};
+
+/* A page that pages_get cannot describe. Those behind it may be described, unless all are busy. */
+static uint64_t look_at_undescribed(const struct visit *visit, uint64_t page, int err)
+{
+	enum pdd_reason reason = pddi_reason(visit->scanner, PDD_HOOK_PAGES_GET, err);
+
+	if (visit->extent)
+		pddi_look_refused(visit->scanner, pddi_extent_item(visit->extent, page), reason);
+	return err == -EBUSY ? 0 : 1;
+}
+
+/* Whether something stands at the pages that these views describe. */
+static bool is_anything(const struct pdd_view *views, uint32_t nviews)
+{
+	for (uint32_t i = 0; i < nviews; i++)
+		if (views[i].kind != PDD_PAGE_ABSENT)
+			return true;
+	return false;
+}
+
+/* Cut the views to the range; the number of pages they describe. */
+static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nviews, uint64_t first,
+		     uint64_t npages)
+{
+	uint64_t described = 0;
+
+	for (uint32_t i = 0; i < nviews; i++) {
+		if (views[i].kind == PDD_PAGE_ABSENT && views[i].npages > npages - described)
+			visit->reach = first + described + views[i].npages;
+		pddi_view_clip(&views[i], npages - described);
+		described += views[i].npages;
+	}
+	return described;
+}
+
+/* Look at pages as far as one call of pages_get describes them, and carry out what was decided. The
+ * number of pages come by, 0 if none could be described. */
+static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages)
+{
+	struct pdd_scanner *scanner = visit->scanner;
+	const struct pdd_ops *ops = &scanner->priv.ops;
+	struct pdd_view *views = visit->worker->priv.views;
+	struct pdd_region *region = visit->region;
+	uint64_t described, done = 0;
+	int n = ops->pages_get(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first, npages);
+
+	if (n <= 0)
+		return look_at_undescribed(visit, first, n);
+	if (n > (int)PDD_WORKER_VIEWS)
+		n = (int)PDD_WORKER_VIEWS;
+	described = clip(visit, views, (uint32_t)n, first, npages);
+	if (!visit->extent && is_anything(views, (uint32_t)n)) {
+		visit->extent = pddi_extent_get(region, first / PDD_EXTENT_PAGES);
+		if (!visit->extent)
+			region->priv.space->priv.counts.pages_busy += described;
+	}
+	for (int i = 0; visit->extent && i < n; i++) {
+		pddi_look(scanner, visit->worker, visit->extent, first + done, &views[i]);
+		done += views[i].npages;
+	}
+	pddi_look_flush(scanner, visit->worker);
+	pddi_groups_create_frames(scanner, visit->worker);
+	ops->pages_put(scanner->priv.ctx, region, first, described);
+	pddi_carry_out(scanner, visit->worker, region->priv.space);
+	return described;
+}
+
+/* The pages from the first on that are not kept out, after *skipped that are. */
+static uint64_t open_run(const struct visit *visit, uint64_t *skipped, uint64_t first,
+			 uint64_t npages)
+{
+	const struct pdd_extent *extent = visit->extent;
+	uint64_t n = 0, end;
+
+	*skipped = 0;
+	if (!extent || !extent->priv.kept_out)
+		return npages;
+	while (n < npages && item_is_kept_out(pddi_extent_item(extent, first + n)))
+		n++;
+	for (end = n; end < npages && !item_is_kept_out(pddi_extent_item(extent, first + end));)
+		end++;
+	*skipped = n;
+	return end - n;
+}
+
+/* Come by pages of one extent, whose space is locked. The number of those that were. */
+static uint64_t visit_extent(struct visit *visit, uint64_t first, uint64_t npages)
+{
+	uint64_t done = 0;
+
+	while (done < npages) {
+		uint64_t skipped, run, n = 0;
+
+		run = open_run(visit, &skipped, first + done, npages - done);
+		done += skipped;
+		while (n < run) {
+			uint64_t some = visit_views(visit, first + done + n, run - n);
+
+			if (!some)
+				return done + n;
+			n += some;
+		}
+		done += run;
+	}
+	return done;
+}
+
+/* How far the cursor may move on from `end`, if nothing stands before `reach`. */
+static uint64_t skip_hole(const struct pdd_region *region, uint64_t end, uint64_t reach)
+{
+	if (reach > region->priv.npages)
+		reach = region->priv.npages;
+	/* Within an extent, the rest of it may be known. */
+	while (end < reach && end % PDD_EXTENT_PAGES == 0) {
+		const struct pdd_extent *extent =
+			pddi_extent_next(region, end / PDD_EXTENT_PAGES, pdd_region_extents(reach));
+
+		if (!extent)
+			return reach;
+		if (pddi_extent_first(extent) > end) {
+			end = pddi_extent_first(extent);
+		} else {
+			if (extent->priv.known || pddi_extent_end(region, extent) > reach)
+				return end;
+			end = pddi_extent_end(region, extent);
+		}
+	}
+	return end;
+}
+
+uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	struct pdd_space *space = region->priv.space;
+	struct visit visit = {
+		.scanner = scanner,
+		.worker = worker,
+		.region = region,
+		.extent = pddi_extent_find(region, first / PDD_EXTENT_PAGES),
+	};
+	uint64_t done;
+
+	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
+		scanner->priv.stats.space_lock_misses++;
+		space->priv.counts.pages_busy += npages;
+		return first + npages;
+	}
+	done = visit_extent(&visit, first, npages);
+	if (visit.extent)
+		pddi_extent_put(region, visit.extent);
+	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
+	space->priv.counts.pages_busy += npages - done;
+	return done < npages ? first + npages : skip_hole(region, first + npages, visit.reach);
+}
