@@ -52,13 +52,13 @@ _Static_assert(sizeof(struct pdd_item) == 48, "frozen layout");
 _Static_assert(sizeof(struct pdd_extent) == 64, "frozen layout");
 
 void pdd_frame_init(struct pdd_frame *frame, uint64_t checksum, uint32_t domain,
-		    uint16_t node)
+		    uint16_t numa_node)
 {
 	*frame = (struct pdd_frame){
 		.priv = {
 			.node = { .checksum = checksum },
 			.domain = domain,
-			.numa_node = node,
+			.numa_node = numa_node,
 		},
 	};
 }
@@ -169,8 +169,8 @@ static void ring_step_back(struct pdd_frame *leader, struct pdd_frame *dup)
 
 static bool same_key(const struct pdd_frame *a, const struct pdd_frame *b)
 {
-	return a->priv.node.checksum == b->priv.node.checksum &&
-	       a->priv.domain == b->priv.domain && a->priv.numa_node == b->priv.numa_node;
+	return a->priv.node.checksum == b->priv.node.checksum && a->priv.domain == b->priv.domain &&
+	       a->priv.numa_node == b->priv.numa_node;
 }
 
 void pdd_chain_insert(struct pdd_frame *leader, struct pdd_frame *dup, uint32_t limit)

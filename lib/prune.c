@@ -29,7 +29,8 @@ bool pddi_prune_is_due(const struct pdd_scanner *scanner)
 {
 	uint64_t period = scanner->priv.tunables.chain_prune_ms * NS_PER_MS;
 
-	if (!scanner->priv.prune_wanted || !scanner->priv.nframes)
+	/* Nobody tells when the last clone that maps a kept frame is gone. */
+	if (!scanner->priv.prune_wanted && !scanner->priv.stats.frames_kept)
 		return false;
 	return !scanner->priv.ops.now_ns || !scanner->priv.pruned_ns ||
 	       pddi_now(scanner) - scanner->priv.pruned_ns >= period;

@@ -23,13 +23,15 @@
  *
  *  - A sharer is told of in pass 0, which comes by each once, as the list has it once. Pass 1 knows
  *    it by its item, and passes over it.
- *  - Any other page can be met in pass 1 at its place only, and once each time that is asked for: a
+ *  - Any other page is met in pass 1 at its place only, and once each time that is gone through: a
  *    tree gives an interval once, and a region has one page at a place.
- *  - A piece asks for a place once, as sorting puts its sharers at that place side by side. All
- *    pieces with a sharer there see the same regions in the same order (3), so the same first one
- *    whose page is a sharer of the frame. That sharer, the representative of the place, is in one
- *    piece; this one goes on, the others stop there. A place that is asked for has a representative,
- *    since the sharer for which it is asked is there itself.
+ *  - Who asks for a place finds the same regions in the same order (3), so the same first one whose
+ *    page is a sharer of the frame: the representative of the place. There is one, since the sharer
+ *    for which the place is asked for is there itself. Only those sharers go through the place that
+ *    have the representative among them; and it is in one piece, once.
+ *
+ * So sorting is for cost alone: without it each sharer would look for the representative of its
+ * place, past clones that stand before it in the tree.
  *
  * What it cannot find: a clone of a page that is no sharer any more, because it was written and a
  * pass came by it, or it was unmerged, unless another sharer stands at its place. A pass that comes

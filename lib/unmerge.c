@@ -220,11 +220,57 @@ static int get_extents(struct pdd_region *region, uint64_t first, uint64_t end)
 	return 0;
 }
 
+/* Whether the page may show a frame though nobody knows: that of a clone, before its first look. */
+static bool may_show_frame(const struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	return scanner->priv.ops.frame_is_mapped && item_state(item) == ITEM_NEW &&
+	       item_reason(item) != PDD_REASON_ABSENT && !item_is_kept_out(item);
+}
+
+/* Give pages of one extent memory of their own that may show a frame unknown to us. 0 or -errno. */
+static int unmerge_unknown(struct pdd_region *region, const struct part *part)
+{
+	struct pdd_scanner *scanner = region->priv.space->priv.scanner;
+	uint64_t page = part->first;
+
+	while (page < part->end) {
+		uint64_t run = 0;
+		int n = 1;
+
+		while (page + run < part->end &&
+		       may_show_frame(scanner, pddi_extent_item(part->extent, page + run)))
+			run++;
+		if (run)
+			n = scanner->priv.ops.frames_unmap(scanner->priv.ctx, region, page, run);
+		if (n <= 0) {
+			(void)pddi_reason(scanner, PDD_HOOK_FRAMES_UNMAP, n);
+			return n ? n : -EBUSY;
+		}
+		page += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* Give all pages of a range memory of their own. 0 or -errno. */
+static int make_private(struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	struct part part;
+	int64_t n;
+
+	do
+		n = npages ? pdd_region_unmerge(region, first, npages, npages) : 0;
+	while (n > 0);
+	for (uint64_t end = first + npages; n == 0 && next_part(region, &part, first, end);
+	     first = part.end)
+		n = unmerge_unknown(region, &part);
+	return (int)n;
+}
+
 static int keep_out_range(struct pdd_region *region, uint64_t first, uint64_t npages, bool exclude)
 {
 	uint64_t end = first + npages;
 	struct part part;
-	int64_t n;
+	int err;
 
 	if (!pddi_range_is_valid(region, first, npages))
 		return -EINVAL;
@@ -232,11 +278,9 @@ static int keep_out_range(struct pdd_region *region, uint64_t first, uint64_t np
 		return -EOVERFLOW;
 	if (get_extents(region, first, end))
 		return -ENOMEM;
-	do
-		n = npages ? pdd_region_unmerge(region, first, npages, npages) : 0;
-	while (n > 0);
-	if (n < 0)
-		return (int)n;
+	err = make_private(region, first, npages);
+	if (err)
+		return err;
 	for (; next_part(region, &part, first, end); first = part.end)
 		for (uint64_t page = part.first; page < part.end; page++)
 			keep_out(region->priv.space->priv.scanner,

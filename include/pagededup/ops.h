@@ -201,7 +201,9 @@ struct pdd_ops {
 	/**
 	 * Give pages that show frames, or the zero page that zero_map put there, memory of their
 	 * own with the same content, atomically against writers; the pages may be written before
-	 * and after.
+	 * and after. Others of the range, which have their own already or are absent, stay as they
+	 * are: where there are clones (frame_is_mapped), pages that no pass has looked at are given
+	 * as well when they are pinned or excluded.
 	 * Locks held: the space's, by the embedder. May sleep.
 	 * @return the number of pages done, a prefix; 0 or -errno when none
 	 */

@@ -71,7 +71,8 @@ struct pdd_rmap_result {
 
 /**
  * Call back once for each mapping of a frame: first for its sharers, then for clones found through
- * their objects.
+ * their objects. A kept frame (frame_is_mapped) has no sharer through which its clones could be
+ * found.
  *
  * @param result   out, may be NULL
  * @param frame    that has not gone back (frame_free)

@@ -155,7 +155,7 @@ PDD_API int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *wor
  * ones asked for, chains put in order, and sharers of sparse frames moved to fuller ones
  * (frames_remap), so that the emptied frames go back. `prunes` in the statistics tells when it is
  * done. Otherwise prunes come between two passes, if a frame lost a sharer or went stale since the
- * last one, and chain_prune_ms have gone by.
+ * last one or there are kept frames, and chain_prune_ms have gone by.
  * @return 0 or -EINVAL: NULL. Calls hooks: none. Complexity: O(1). Since: 0.1
  */
 PDD_API int pdd_scanner_prune(struct pdd_scanner *scanner);

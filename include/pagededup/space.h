@@ -142,6 +142,9 @@ static inline uint64_t pdd_region_pages(const struct pdd_region *region)
  * Give pages that share a frame, or were replaced by the zero page, memory of their own. They stay
  * eligible: who does not want them merged again excludes them.
  *
+ * Pages of a clone at which no pass has looked yet are not known to share anything; a pass makes
+ * them known.
+ *
  * Incremental: the next call goes on where this one stopped, since what is unmerged is not found
  * again. Parts in which nothing is merged cost O(1) for each 512 pages, holes of a sparse region
  * nothing.

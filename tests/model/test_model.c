@@ -29,6 +29,7 @@
 #define DOMAINS 2u
 #define SPACES_MAX 4u
 #define REGIONS_MAX 3u /* of a space */
+#define NODES 3u
 
 struct model {
 	double write_chance; /* at each hook */
@@ -159,13 +160,20 @@ static void unmerge_somewhere(struct sim *sim)
 	sim_unmerge(region, first, 1 + sim_random(sim, region->npages - first));
 }
 
+static void add_region_to(struct sim_space *space)
+{
+	struct sim *sim = space->sim;
+	uint64_t npages = sim_random(sim, 40) ? 1 + sim_random(sim, 40) : 513 + sim_random(sim, 9);
+
+	sim_region_add_with(space, npages, npages + sim_random(sim, 40), sim_random(sim, 3) == 0);
+}
+
 static void add_region(struct sim *sim)
 {
 	struct sim_space *space = pick_space(sim);
-	uint64_t npages = sim_random(sim, 40) ? 1 + sim_random(sim, 40) : 513 + sim_random(sim, 9);
 
 	if (space && count_regions(space) < REGIONS_MAX)
-		sim_region_add(space, npages);
+		add_region_to(space);
 }
 
 static void remove_region(struct sim *sim)
@@ -184,9 +192,10 @@ static void add_or_remove_space(struct sim *sim)
 
 	for (struct sim_space *space = sim->spaces; space; space = space->next)
 		n++;
-	if (n < SPACES_MAX && sim_random(sim, 3))
-		sim_region_add(sim_space_add(sim, (uint32_t)sim_random(sim, DOMAINS)),
-			       1 + sim_random(sim, 40));
+	if (n < SPACES_MAX && n && sim_random(sim, 3) == 0)
+		sim_space_clone(pick_space(sim));
+	else if (n < SPACES_MAX && sim_random(sim, 3))
+		add_region_to(sim_space_add(sim, (uint32_t)sim_random(sim, DOMAINS)));
 	else if (n > 1 && sim_random(sim, 3) == 0)
 		sim_space_remove(pick_space(sim));
 }
@@ -198,6 +207,117 @@ static void lose_frame(struct sim *sim)
 
 	if (model->gone_frames && sim->frames && !sim->frames->freed)
 		sim->frames->gone = true;
+}
+
+/* ---- what an embedder does to ranges ---- */
+
+static struct sim_region *pick_range(struct sim *sim, uint64_t *first, uint64_t *n)
+{
+	struct sim_region *region = pick_region(sim);
+
+	if (!region)
+		return NULL;
+	*first = sim_random(sim, region->npages);
+	*n = 1 + sim_random(sim, region->npages - *first);
+	if (sim_random(sim, 2))
+		*n = 1;
+	return region;
+}
+
+static void keep_out_somewhere(struct sim *sim)
+{
+	uint64_t first, n, what = sim_random(sim, 4);
+	struct sim_region *region = pick_range(sim, &first, &n);
+
+	if (!region)
+		return;
+	if (what == 0)
+		(void)pdd_region_pin(&region->region, first, n);
+	else if (what == 1)
+		(void)pdd_region_unpin(&region->region, first, n);
+	else if (what == 2)
+		(void)pdd_region_exclude(&region->region, first, n);
+	else
+		assert_int_equal(pdd_region_include(&region->region, first, n), 0);
+}
+
+static void discard_range(struct sim *sim)
+{
+	uint64_t first, n;
+	struct sim_region *region = pick_range(sim, &first, &n);
+
+	if (!region || pdd_region_discard(&region->region, first, n))
+		return;
+	for (uint64_t i = first; sim->options.no_discard && i < first + n; i++)
+		sim_discard(region, i); /* without the hook that is the caller's part */
+}
+
+static void resize_somewhere(struct sim *sim)
+{
+	struct sim_region *region = pick_region(sim);
+
+	if (region)
+		sim_region_resize(region, 1 + sim_random(sim, region->capacity));
+}
+
+static void migrate_somewhere(struct sim *sim)
+{
+	uint64_t first, n;
+	struct sim_region *region = pick_range(sim, &first, &n);
+	uint16_t node = (uint16_t)sim_random(sim, NODES);
+	struct sim_frame *frame;
+
+	if (!region)
+		return;
+	sim_migrate(region, first, node);
+	frame = region->pages[first].frame;
+	if (frame && !frame->foreign && !frame->dropped && sim_random(sim, 2))
+		assert_int_equal(pdd_frame_moved(&sim->scanner, &frame->frame, node), 0);
+}
+
+static void unmerge_much(struct sim *sim)
+{
+	struct sim_space *space = pick_space(sim);
+	uint64_t budget = 1 + sim_random(sim, 30);
+
+	if (space && sim_random(sim, 2))
+		(void)pdd_space_unmerge(&space->space, budget);
+	else
+		(void)pdd_scanner_unmerge(&sim->scanner, budget);
+}
+
+static void retune(struct sim *sim)
+{
+	struct pdd_tunables t = { .size = sizeof(t) };
+
+	assert_int_equal(pdd_scanner_get_tunables(&sim->scanner, &t), 0);
+	switch (sim_random(sim, 5)) {
+	case 0:
+		t.max_page_sharing = 2 + (uint32_t)sim_random(sim, 6);
+		sim->limit_lowered = true;
+		break;
+	case 1: t.use_zero_pages = (uint32_t)sim_random(sim, 2); break;
+	case 2: t.aging = sim_random(sim, 2) ? PDD_AGING_NONE : PDD_AGING_PHASE; break;
+	case 3: t.max_period_passes = 1u << sim_random(sim, 7); break;
+	case 4: t.merge_across_nodes = (uint32_t)sim_random(sim, 2); break;
+	}
+	if (pdd_scanner_set_tunables(&sim->scanner, &t) == 0)
+		sim->options.nodes_apart = !t.merge_across_nodes;
+}
+
+static void manage(struct sim *sim)
+{
+	switch (sim_random(sim, 9)) {
+	case 0:
+	case 1: keep_out_somewhere(sim); break;
+	case 2: discard_range(sim); break;
+	case 3: resize_somewhere(sim); break;
+	case 4:
+	case 5: migrate_somewhere(sim); break;
+	case 6: unmerge_much(sim); break;
+	case 7: retune(sim); break;
+	case 8: (void)pdd_scanner_prune(&sim->scanner); break;
+	}
 }
 
 static void operate(struct sim *sim)
@@ -224,7 +344,9 @@ static void operate(struct sim *sim)
 		add_or_remove_space(sim);
 	else if (dice < 66)
 		lose_frame(sim);
-	else if (dice < 90)
+	else if (dice < 74)
+		manage(sim);
+	else if (dice < 92)
 		sim_step(sim, 1 + sim_random(sim, 20));
 	else
 		sim_step(sim, UINT64_MAX);
@@ -233,12 +355,26 @@ static void operate(struct sim *sim)
 
 /* ---- the quiet phase ---- */
 
+/* Nothing is pinned or excluded any more. */
+static void let_all_in(struct sim *sim)
+{
+	for (struct sim_space *space = sim->spaces; space; space = space->next) {
+		for (struct sim_region *r = space->regions; r; r = r->next) {
+			assert_int_equal(pdd_region_include(&r->region, 0, r->npages), 0);
+			for (uint64_t i = 0; i < r->npages; i++)
+				while (pdd_region_unpin(&r->region, i, 1) == 0)
+					;
+		}
+	}
+}
+
 /* No failure, no lock, no writer any more; pages that show lost frames get their own memory. */
 static void calm(struct sim *sim)
 {
 	sim->fail_chance = 0;
 	sim->partial = false;
 	sim->at = NULL;
+	let_all_in(sim);
 	for (struct sim_frame *frame = sim->frames; frame; frame = frame->next)
 		frame->dropped |= frame->gone;
 	for (struct sim_space *space = sim->spaces; space; space = space->next) {
@@ -258,28 +394,45 @@ static void calm(struct sim *sim)
 /* In the index, or only out of it because its checksum collides with others' (search.c). */
 static bool is_alone(const struct pdd_item *item)
 {
+	if (!item)
+		return false;
 	return item_state(item) == ITEM_INDEXED ||
 	       (item_state(item) == ITEM_SEEN && (item_reason(item) == PDD_REASON_UNIQUE ||
 						  pddi_reason_stays(item_reason(item))));
 }
+
+/* The node of a page that counts. */
+static uint64_t node_of(const struct sim *sim, const struct sim_page *page)
+{
+	if (!sim->options.nodes_apart)
+		return 0;
+	return page->frame ? page->frame->node : page->node;
+}
+
+/* What pages may share. */
+struct part {
+	uint32_t domain;
+	uint64_t node, content;
+};
 
 /* Pages of this content and domain: how many there are, share a frame, are alone. */
 struct tally {
 	uint64_t pages, sharing, unique;
 };
 
-static struct tally count(const struct sim *sim, uint32_t domain, uint64_t wanted)
+static struct tally count(const struct sim *sim, const struct part *part)
 {
 	struct tally tally = { 0 };
 
 	for (const struct sim_space *space = sim->spaces; space; space = space->next) {
-		if (space->domain != domain)
+		if (space->domain != part->domain)
 			continue;
 		for (const struct sim_region *r = space->regions; r; r = r->next) {
 			for (uint64_t i = 0; i < r->npages; i++) {
 				const struct sim_page *page = &r->pages[i];
 
-				if (page->expected != wanted || page->kind == PDD_PAGE_ABSENT ||
+				if (page->expected != part->content ||
+				    node_of(sim, page) != part->node || page->kind == PDD_PAGE_ABSENT ||
 				    page->kind == PDD_PAGE_ZERO)
 					continue;
 				tally.pages++;
@@ -292,20 +445,22 @@ static struct tally count(const struct sim *sim, uint32_t domain, uint64_t wante
 }
 
 /* Frames that pages of this content and domain show, and the places that are free in them. */
-static uint64_t frames_of(const struct sim *sim, uint32_t domain, uint64_t wanted, uint64_t *free)
+static uint64_t frames_of(const struct sim *sim, const struct part *part, uint64_t *free)
 {
 	unsigned char page[4096] __attribute__((aligned(64)));
 	uint64_t n = 0;
 
 	*free = 0;
-	sim_fill(sim, page, wanted);
+	sim_fill(sim, page, part->content);
 	for (const struct sim_frame *frame = sim->frames; frame; frame = frame->next) {
-		bool equal = frame->domain == domain && !frame->dropped;
+		uint64_t limit = sim->scanner.priv.tunables.max_page_sharing;
+		bool equal = frame->domain == part->domain && !frame->dropped &&
+			     (!sim->options.nodes_apart || frame->node == part->node);
 
 		for (size_t i = 0; equal && i < sim->page_size; i++)
 			equal = frame->data[i] == page[i];
 		n += equal;
-		*free += equal ? sim->scanner.priv.tunables.max_page_sharing - frame->maps : 0;
+		*free += equal && frame->maps < limit ? limit - frame->maps : 0;
 	}
 	return n;
 }
@@ -320,37 +475,40 @@ static void show_page(const struct sim_region *region, uint64_t page)
 		    pdd_reason_name(item_reason(item)), item_is_due(item) ? ", due" : "");
 }
 
-static void show(const struct sim *sim, uint32_t domain, uint64_t wanted)
+static void show(const struct sim *sim, const struct part *part)
 {
 	for (const struct sim_space *space = sim->spaces; space; space = space->next)
 		for (const struct sim_region *r = space->regions; r; r = r->next)
 			for (uint64_t i = 0; i < r->npages; i++)
-				if (space->domain == domain && r->pages[i].expected == wanted &&
+				if (space->domain == part->domain &&
+				    r->pages[i].expected == part->content &&
 				    r->pages[i].kind != PDD_PAGE_ABSENT)
 					show_page(r, i);
 }
 
 /* Everything that can be shared is; exactly so: in as few frames as possible. */
-static void assert_shared(const struct sim *sim, uint32_t domain, uint64_t wanted, bool exactly)
+static void assert_shared(const struct sim *sim, const struct part *part, bool exactly)
 {
-	bool keeps_zero = sim->options.no_zero_map ||
-			  sim->options.keep_zero_pages;
+	const struct pdd_tunables *tunables = &sim->scanner.priv.tunables;
+	bool keeps_zero = sim->options.no_zero_map || !tunables->use_zero_pages;
 	bool collide = sim->options.checksum != SIM_CHECKSUM_DEFAULT;
-	uint64_t limit = sim->scanner.priv.tunables.max_page_sharing, free, frames;
-	struct tally tally = count(sim, domain, wanted);
+	uint64_t limit = tunables->max_page_sharing, free, frames;
+	struct tally tally = count(sim, part);
 
-	frames = frames_of(sim, domain, wanted, &free);
-	/* Under forced collisions one that became zero unnoticed may have founded a frame. */
-	if (wanted == 0 && !keeps_zero && tally.pages != (collide ? tally.sharing : 0)) {
-		show(sim, domain, wanted);
+	frames = frames_of(sim, part, &free);
+	/* Those that were merged before zero pages were replaced stay so. Under forced collisions
+	 * one that became zero unnoticed may have founded a frame. */
+	if (part->content == 0 && !keeps_zero && tally.pages != tally.sharing) {
+		show(sim, part);
 		sim_fail("%" PRIu64 " zero pages are not replaced", tally.pages);
 	}
 	if (tally.sharing != tally.pages &&
 	    (tally.sharing + 1 != tally.pages || free || tally.unique != 1)) {
-		show(sim, domain, wanted);
-		sim_fail("domain %u, content %" PRIu64 ": %" PRIu64 " of %" PRIu64
+		show(sim, part);
+		sim_fail("domain %u, node %" PRIu64 ", content %" PRIu64 ": %" PRIu64 " of %" PRIu64
 			 " pages share, %" PRIu64 " unique, %" PRIu64 " places are free",
-			 domain, wanted, tally.sharing, tally.pages, tally.unique, free);
+			 part->domain, part->node, part->content, tally.sharing, tally.pages,
+			 tally.unique, free);
 	}
 	/* Then pages of one content may be spread over more frames than needed, too. */
 	if (exactly && !collide && frames != tally.pages / limit + (tally.pages % limit >= 2))
@@ -360,10 +518,14 @@ static void assert_shared(const struct sim *sim, uint32_t domain, uint64_t wante
 static void assert_all_shared(const struct sim *sim, bool exactly)
 {
 	const struct model *model = sim->test;
+	struct part part;
 
-	for (uint32_t domain = 0; domain < DOMAINS; domain++)
-		for (uint64_t i = 0; i < model->ncontents; i++)
-			assert_shared(sim, domain, content(i), exactly);
+	for (part.domain = 0; part.domain < DOMAINS; part.domain++)
+		for (part.node = 0; part.node < (sim->options.nodes_apart ? NODES : 1); part.node++)
+			for (uint64_t i = 0; i < model->ncontents; i++) {
+				part.content = content(i);
+				assert_shared(sim, &part, exactly);
+			}
 }
 
 static void quiet_phase(struct sim *sim)
@@ -377,10 +539,10 @@ static void quiet_phase(struct sim *sim)
 	add_region(sim);
 	sim_passes(sim, passes);
 	assert_all_shared(sim, false);
-	for (struct sim_space *space = sim->spaces; space; space = space->next)
-		for (struct sim_region *region = space->regions; region; region = region->next)
-			assert_true(sim_unmerge(region, 0, region->npages) >= 0);
+	while (pdd_scanner_unmerge(&sim->scanner, 1 + sim_random(sim, 50)) > 0)
+		sim_verify(sim);
 	assert_int_equal(sim_stats(sim).pages_shared, 0);
+	assert_int_equal(sim_stats(sim).counts.ksm_rmap_items, 0);
 	sim_passes(sim, passes);
 	assert_all_shared(sim, true);
 }
@@ -403,6 +565,9 @@ static struct sim_options random_options(uint64_t seed)
 		.checksum = seed % 2 ? SIM_CHECKSUM_DEFAULT
 				     : SIM_CHECKSUM_ZERO + sim_random_of(&state) % 2,
 		.no_zero_map = sim_random_of(&state) % 4 == 0,
+		.nodes_apart = sim_random_of(&state) % 3 == 0,
+		.no_refile = sim_random_of(&state) % 4 == 0,
+		.no_discard = sim_random_of(&state) % 4 == 0,
 	};
 }
 
