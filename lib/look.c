@@ -84,6 +84,7 @@ static void remember(struct pdd_scanner *scanner, struct pdd_item *item,
 static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
 		 const void *content, const struct pdd_checksum *checksum)
 {
+	bool zero = checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner);
 	enum item_state state = item_state(item);
 
 	item_counts(item)->pages_scanned++;
@@ -98,13 +99,14 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	}
 	item_set_due(item, false);
 	if (state == ITEM_INDEXED) {
-		if (pddi_search_is_alone(item))
+		if (!zero && pddi_search_is_alone(item))
 			return;
-		/* Among collisions the order is only as good as the contents when they were
-		 * inserted: searching anew finds what was missed, and heals it (search.c). */
+		/* Either zero pages are replaced only since a setting changed. Or, among
+		 * collisions, the order is as good as the contents when they were inserted:
+		 * searching anew finds what was missed, and heals it (search.c). */
 		pddi_item_detach(scanner, item, item_reason(item));
 	}
-	if (checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner))
+	if (zero)
 		decide(worker, item);
 	else
 		search(scanner, worker, item, content);
