@@ -67,29 +67,49 @@ static bool is_late(const struct pdd_scanner *scanner, const struct pdd_worker *
 	return worker->priv.deadline_ns && pddi_now(scanner) >= worker->priv.deadline_ns;
 }
 
+enum progress {
+	GO_ON = 0,
+	PAUSE = 1,   /* the step has to end */
+	LEAVE_IT = 2, /* a sharer cannot be moved: until the next prune */
+};
+
+/* Move sharers of a frame to another, as many as go. */
+static enum progress refile_all(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+		       struct pdd_frame *source, struct pdd_frame *target, uint64_t *left)
+{
+	uint64_t room = scanner->priv.tunables.max_page_sharing - pdd_frame_places(target);
+	uint64_t n = pdd_frame_sharers(source); /* with the last of them it may go */
+
+	for (n = n < room ? n : room; n; n--) {
+		if (!refile(scanner, source->priv.sharers, target)) {
+			scanner->priv.prune_wanted = true;
+			return LEAVE_IT;
+		}
+		spend(left, 1);
+		if (!*left || is_late(scanner, worker))
+			return PAUSE;
+	}
+	return GO_ON;
+}
+
 /* Come by a chain; *leader becomes who leads it then, NULL if it is gone. True: done with it. */
 static bool prune_chain(struct pdd_scanner *scanner, const struct pdd_worker *worker,
 			struct pdd_frame **leader, uint64_t *left)
 {
 	uint32_t limit = scanner->priv.tunables.max_page_sharing;
 	struct pdd_frame *source, *target;
+	enum progress progress = GO_ON;
 	uint64_t nframes;
 
 	*leader = pddi_stable_tidy(scanner, *leader, &nframes);
 	spend(left, nframes);
-	while (*leader && scanner->priv.ops.frames_remap &&
+	while (*leader && progress == GO_ON && scanner->priv.ops.frames_remap &&
 	       pdd_chain_plan_refile(*leader, &source, &target, limit)) {
-		if (!refile(scanner, source->priv.sharers, target)) {
-			scanner->priv.prune_wanted = true;
-			return true;
-		}
+		progress = refile_all(scanner, worker, source, target, left);
 		/* The source may have been the leader, and be gone. */
 		*leader = pddi_stable_leader(scanner, target);
-		spend(left, 1);
-		if (!*left || is_late(scanner, worker))
-			return false;
 	}
-	return true;
+	return progress != PAUSE;
 }
 
 /* The first frame from a node on, in order. */

@@ -73,7 +73,7 @@ static inline bool pdd_frame_has_room(const struct pdd_frame *frame, uint32_t li
 PDD_API void pdd_frame_reserve(struct pdd_frame *frame);
 PDD_API void pdd_frame_unreserve(struct pdd_frame *frame);
 
-/** Whether the frame hangs in a ring, or leads one that has dups. O(1). Since: 0.1 */
+/** Whether the frame hangs off a leader. O(1). Since: 0.1 */
 PDD_API bool pdd_frame_is_dup(const struct pdd_frame *frame);
 
 /** Link an item that is in no list as a sharer, unlink one that is. O(1). Since: 0.1 */
@@ -81,21 +81,24 @@ PDD_API void pdd_frame_insert_sharer(struct pdd_frame *frame, struct pdd_item *i
 PDD_API void pdd_frame_remove_sharer(struct pdd_frame *frame, struct pdd_item *item);
 
 /**
- * The frame of the chain that the next page of this content should join.
- * @return NULL if none has room
- * Complexity: O(1): the leader or the first dup. Since: 0.1
+ * The frame of the chain that the next page of this content should join: the fuller one of the leader
+ * and the first dup.
+ * @return NULL if none has room. After a change of the limit it may miss a place, until
+ *         pdd_chain_sort()
+ * Complexity: O(1). Since: 0.1
  */
 PDD_API struct pdd_frame *pdd_chain_pick(struct pdd_frame *leader, uint32_t limit);
 
-/** Hang a frame that is in no chain off a leader: first if it has room, else last. O(1). */
+/** Hang a frame that is in no chain off a leader: first if it has room, else last. O(1). Since: 0.1 */
 PDD_API void pdd_chain_insert(struct pdd_frame *leader, struct pdd_frame *dup, uint32_t limit);
 
 /** Take a dup out of its leader's ring. O(1). Since: 0.1 */
 PDD_API void pdd_chain_remove(struct pdd_frame *leader, struct pdd_frame *dup);
 
 /**
- * Tell the chain that a frame of it gained or lost a place: a dup with room goes to the head, one
- * that is full or emptier than its neighbour steps back.
+ * Tell the chain that a frame of it gained or lost a place: a dup that got room goes to the head, one
+ * that has none goes last, all others move one step at most. To be called after each change, before
+ * the next one; frames that got no room may be told together.
  * @param frame  the leader itself or one of its dups
  * Complexity: O(1). Since: 0.1
  */
@@ -109,14 +112,15 @@ PDD_API void pdd_chain_update(struct pdd_frame *leader, struct pdd_frame *frame,
 PDD_API void pdd_chain_sort(struct pdd_frame *leader, uint32_t limit);
 
 /**
- * Which frame of a sorted chain should be emptied, and where its next sharer should go: from the
- * emptiest to the fullest that has room, if all the others together have room for all of its
- * sharers. After each sharer that was moved, and pdd_chain_update() of both, the chain is asked
- * again.
+ * Which frame of a chain should be emptied, and where its sharers should go: from the emptiest that
+ * has room, and no reservation, to the fullest that has room, if all the others together have room
+ * for all of its sharers. Frames over the limit are left alone. After the sharers were moved, and
+ * pdd_chain_update() of both, the chain is asked again. When there is nothing left to move and
+ * nothing is reserved, the sharers are in the fewest frames possible.
  *
- * @param source  out: the frame that has the fewest sharers
+ * @param source  out: the frame to be emptied
  * @param target  out: one with room
- * @return whether there is something to move
+ * @return whether there is something to move; if not, @p source and @p target are untouched
  * Complexity: O(dups with room). Since: 0.1
  */
 PDD_API bool pdd_chain_plan_refile(struct pdd_frame *leader, struct pdd_frame **source,
@@ -130,7 +134,8 @@ PDD_API bool pdd_chain_plan_refile(struct pdd_frame *leader, struct pdd_frame **
 PDD_API struct pdd_frame *pdd_chain_handover(struct pdd_frame *leader);
 
 /**
- * Prove the invariants of a chain: ring links, flags, equal checksum and domain, sharer counts.
+ * Prove the invariants of a chain: ring links, flags, equal checksum, domain and NUMA node, sharer
+ * counts. The order is not checked, since it depends on the limit.
  * @param why  out, may be NULL: a static string
  * @return number of frames in the chain, or -EUCLEAN
  * Complexity: O(dups + sharers). Since: 0.1

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_chains.c - every chain of up to 6 frames with the limits 2 to 4, by the number of sharers
- * of each frame; with the limits 5 to 7 the dups come in one order only. Every chain of up to 4
- * frames that have reservations too, and may be over the limit by one. Each of them is sorted and
- * refiled, and each single operation is tried on each, as it is and after sorting.
+ * of each frame; with the limits 5 to 7 the dups come in one order only. Every chain of up to 3
+ * frames (4 with the limit 2) that have reservations too, and may be over the limit by one.
+ *
+ * Each of them is sorted and refiled, and each single operation is tried on each, as it is and
+ * after sorting; with up to 5 frames also each pair of pages that come or go at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,8 +96,8 @@ static bool is_sorted(void)
 		if (fullness(order[i]) > fullest)
 			fullest = fullness(order[i]);
 	}
-	return !pick || (fullness(pick) == fullest &&
-			 (pick == leader || fullness(leader) < fullest));
+	return !pick ||
+	       (fullness(pick) == fullest && (pick == leader || fullness(leader) < fullest));
 }
 
 static void sort(void)

@@ -333,8 +333,8 @@ static void test_sort_many(void **unused)
 	for (unsigned i = 1; i < MANY - 1; i++) {
 		uint64_t before = fullness(order[i - 1]), behind = fullness(order[i]);
 
-		if (before < behind || (before == behind &&
-					was_at[order[i - 1] - many] > was_at[order[i] - many]))
+		if (before < behind ||
+		    (before == behind && was_at[order[i - 1] - many] > was_at[order[i] - many]))
 			fail_msg("dups %u and %u are in the wrong order", i - 1, i);
 	}
 }
@@ -374,7 +374,11 @@ static void test_handover(void **unused)
 /* Fuller frames are filled first: one step for each page that comes or goes. */
 static void test_fuller_first(void **unused)
 {
-	three(4, 2, 2); /* the ring: 2, 1 */
+	three(4, 2, 2);
+	for (unsigned i = 1; i <= 2; i++) { /* equals stay where they are */
+		pdd_chain_update(&frames[0], &frames[i], limit);
+		assert_ptr_equal(frames[0].priv.dups, &frames[2]);
+	}
 	pdd_frame_remove_sharer(&frames[2], frames[2].priv.sharers);
 	pdd_chain_update(&frames[0], &frames[2], limit);
 	assert_ptr_equal(pdd_chain_pick(&frames[0], limit), &frames[1]);
@@ -423,6 +427,22 @@ static void test_refile_keeps_the_leader(void **unused)
 	assert_ptr_equal(target, &frames[0]);
 	pdd_frame_init(&frames[1], 1, 0, 0);
 	assert_false(pdd_chain_plan_refile(&frames[1], &source, &target, limit));
+}
+
+/* Behind the first dup without room nothing is read. */
+static void test_refile_looks_at_the_prefix_only(void **unused)
+{
+	struct pdd_frame *source, *target;
+
+	three(1, 2, 4); /* room for 3 and 2: both pages of the dup fit */
+	frames[2].priv.node.u.dup.next = NULL;
+	assert_true(pdd_chain_plan_refile(&frames[0], &source, &target, limit));
+	three(1, 4, 4);
+	pdd_frame_init(&frames[3], 1, 0, 0);
+	pdd_frame_reserve(&frames[3]);
+	frames[1].priv.node.u.dup.next = &frames[3];
+	frames[3].priv.node.u.dup.next = &frames[1];
+	assert_false(pdd_chain_plan_refile(&frames[0], &source, &target, limit));
 }
 
 #define assert_broken(expression)                                                      \
@@ -480,6 +500,7 @@ int main(void)
 		cmocka_unit_test(test_fuller_first),
 		cmocka_unit_test(test_frame_without_sharers),
 		cmocka_unit_test(test_refile_keeps_the_leader),
+		cmocka_unit_test(test_refile_looks_at_the_prefix_only),
 		cmocka_unit_test(test_check_finds_corruption),
 	};
 
