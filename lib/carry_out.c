@@ -28,27 +28,6 @@
 /* Pages between two decided ones that are held with them. */
 #define GAP_PAGES_MAX 32u
 
-/* Carry out one run, whose items stand in worker.run. */
-static void run(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		const struct pdd_space *at_hand, uint64_t n)
-{
-	struct pdd_item **items = worker->priv.run;
-	struct pdd_space *space = items[0]->priv.region->priv.space;
-
-	if (pddi_is_late(scanner, worker)) {
-		pddi_merge_cancel(scanner, items, n, PDD_REASON_DEADLINE);
-		return;
-	}
-	if (space != at_hand && !scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
-		scanner->priv.stats.space_lock_misses++;
-		pddi_merge_cancel(scanner, items, n, PDD_REASON_BUSY);
-		return;
-	}
-	pddi_merge_run(scanner, worker, items, n);
-	if (space != at_hand)
-		scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-}
-
 /* Whether the pages between two decided ones, if any, may be held with them. */
 static bool is_bridgeable(const struct pdd_item *a, const struct pdd_item *b)
 {
@@ -72,29 +51,59 @@ static uint32_t next_decided(const struct pdd_scanner *scanner, struct pdd_item 
 	return i;
 }
 
+/* Collect the longest run that begins with items[*i], and move *i behind it; its length. */
+static uint64_t collect_run(const struct pdd_scanner *scanner, struct pdd_worker *worker,
+			    struct pdd_item *const *items, uint32_t *i, uint32_t nitems)
+{
+	const struct pdd_item *last = items[*i];
+	uint64_t n = 0;
+
+	worker->priv.run[n++] = items[*i];
+	*i = next_decided(scanner, items, *i + 1, nitems);
+	while (*i < nitems && is_bridgeable(last, items[*i])) {
+		const struct pdd_region *region = items[*i]->priv.region;
+
+		for (uint64_t page = item_page(last) + 1; page <= item_page(items[*i]); page++)
+			worker->priv.run[n++] = pddi_item_at(region, page);
+		last = items[*i];
+		*i = next_decided(scanner, items, *i + 1, nitems);
+	}
+	return n;
+}
+
+/* Lock the space of a decision, unless it is the one at hand; why not, if it cannot be. */
+static enum pdd_reason lock(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+			    const struct pdd_space *at_hand, struct pdd_space *space)
+{
+	if (pddi_is_late(scanner, worker))
+		return PDD_REASON_DEADLINE;
+	if (space == at_hand || scanner->priv.ops.space_trylock(scanner->priv.ctx, space))
+		return PDD_REASON_NONE;
+	scanner->priv.stats.space_lock_misses++;
+	return PDD_REASON_BUSY;
+}
+
 /* Carry out decisions, which are ordered by region and page. */
 static void carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		      const struct pdd_space *at_hand, struct pdd_item *const *items, uint32_t nitems)
 {
-	uint32_t i = next_decided(scanner, items, 0, nitems);
+	uint32_t i = 0;
 
-	while (i < nitems) {
-		const struct pdd_item *last = items[i];
-		uint64_t n = 0;
+	while ((i = next_decided(scanner, items, i, nitems)) < nitems) {
+		struct pdd_space *space = items[i]->priv.region->priv.space;
+		enum pdd_reason reason = lock(scanner, worker, at_hand, space);
+		uint64_t n;
 
-		worker->priv.run[n++] = items[i];
-		i = next_decided(scanner, items, i + 1, nitems);
-		while (i < nitems && is_bridgeable(last, items[i])) {
-			const struct pdd_region *region = items[i]->priv.region;
-			uint64_t page = item_page(last) + 1;
-
-			for (; page <= item_page(items[i]); page++)
-				worker->priv.run[n++] = pddi_item_at(region, page);
-			last = items[i];
-			i = next_decided(scanner, items, i + 1, nitems);
+		/* Until the space was locked, its owner could withdraw decisions about it. */
+		if (pddi_merge_is_decided(scanner, items[i])) {
+			n = collect_run(scanner, worker, items, &i, nitems);
+			if (reason == PDD_REASON_NONE)
+				pddi_merge_run(scanner, worker, worker->priv.run, n);
+			else
+				pddi_merge_cancel(scanner, worker->priv.run, n, reason);
 		}
-		run(scanner, worker, at_hand, n);
-		i = next_decided(scanner, items, i, nitems);
+		if (reason == PDD_REASON_NONE && space != at_hand)
+			scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
 	}
 }
 

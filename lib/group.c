@@ -98,7 +98,8 @@ static bool copied_well(struct pdd_scanner *scanner, struct pdd_frame *frame, ui
 	const void *content = pddi_frame_content(scanner, frame);
 	struct pdd_checksum copy;
 
-	return content && pddi_checksum(scanner, &copy, content) == 0 && copy.value == checksum;
+	return content && pddi_checksum(scanner, &copy, content) == PDD_REASON_NONE &&
+	       copy.value == checksum;
 }
 
 static void use_frame(struct pdd_scanner *scanner, struct pdd_group *group,
@@ -184,7 +185,7 @@ void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group
 			pddi_pending_cancel(scanner, group->members, reason);
 	} else if (item && !item->priv.node.u.member.next) {
 		/* Nobody is left to share with: the page takes the twin's place in the index. */
-		pddi_pending_cancel(scanner, item, item_reason(item));
+		pddi_pending_withdraw(scanner, item);
 		take_place(scanner, item);
 	}
 }

@@ -35,7 +35,8 @@ void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum p
 		item_set(item, ITEM_SEEN, reason);
 		break;
 	case ITEM_PENDING:
-		pddi_pending_cancel(scanner, item, reason);
+		pddi_pending_withdraw(scanner, item);
+		item_set(item, ITEM_SEEN, reason);
 		break;
 	case ITEM_SHARER:
 		pddi_stable_leave(scanner, item, reason);
@@ -51,9 +52,12 @@ bool pddi_reason_is_general(enum pdd_reason reason)
 
 bool pddi_reason_stays(enum pdd_reason reason)
 {
-	return pddi_reason_is_general(reason) || reason == PDD_REASON_PINNED ||
-	       reason == PDD_REASON_PINS_UNSEEN;
+	return reason == PDD_REASON_BUSY ||
+	       (reason >= PDD_REASON_PINNED && reason <= PDD_REASON_HOOK_FAILED);
 }
+
+_Static_assert(PDD_REASON_PINNED == 10 && PDD_REASON_HOOK_FAILED == 21,
+	       "between them are the reasons of hooks that refuse or fail, the general ones too");
 
 /* What a look at the page itself says of it; all other reasons are failures to merge it. */
 static bool is_observation(enum pdd_reason reason)

@@ -119,11 +119,11 @@ void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 	uint32_t n = worker->priv.nbatch;
 
 	for (uint32_t i = 0; i < n; i++) {
-		int err = pddi_checksum(scanner, &checksums[i], worker->priv.contents[i]);
+		enum pdd_reason reason =
+			pddi_checksum(scanner, &checksums[i], worker->priv.contents[i]);
 
-		if (err) {
-			pddi_look_refused(scanner, batch[i],
-					  pddi_reason(scanner, PDD_HOOK_CHECKSUM, err));
+		if (reason != PDD_REASON_NONE) {
+			pddi_look_refused(scanner, batch[i], reason);
 			batch[i] = NULL;
 			continue;
 		}
@@ -235,13 +235,13 @@ static void look_nothing(struct pdd_scanner *scanner, struct pdd_item *item, enu
 	pddi_item_reset(item, reason);
 }
 
-/* Not to be touched: it leaves the index, so that no search finds it. What it shares it keeps. */
+/* Not to be touched: it is forgotten, so that no search finds it. What it shares it keeps. */
 void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
 {
 	if (item_state(item) == ITEM_SHARER || item_state(item) == ITEM_ZERO)
 		return;
 	pddi_item_detach(scanner, item, reason);
-	item_set_due(item, false);
+	pddi_item_reset(item, reason);
 }
 
 void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_extent *extent,

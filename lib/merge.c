@@ -18,8 +18,7 @@
 #include "content.h"
 #include "scanner_internal.h"
 
-void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
-			 enum pdd_reason reason)
+void pddi_pending_withdraw(struct pdd_scanner *scanner, struct pdd_item *item)
 {
 	struct pdd_group *group = item_group(item);
 	struct pdd_frame *frame = group ? NULL : item_frame(item);
@@ -30,9 +29,16 @@ void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 		group->twin = NULL;
 	else if (group)
 		group->nmembers--;
-	pddi_item_fail(item, reason);
+	item_set(item, ITEM_SEEN, item_reason(item));
 	if (frame)
 		pddi_stable_unreserve(scanner, frame);
+}
+
+void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
+			 enum pdd_reason reason)
+{
+	pddi_pending_withdraw(scanner, item);
+	pddi_item_fail(item, reason);
 }
 
 /* What is to become of a page of a run. */
@@ -124,17 +130,16 @@ static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, c
 			   uint16_t node)
 {
 	struct pdd_checksum now;
-	int err;
+	enum pdd_reason reason;
 
 	if (is_far(scanner, item, node)) { /* the next look notes where it is */
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);
 		return;
 	}
-	err = is_frame_gone(scanner, item) ? 0 : pddi_checksum(scanner, &now, content);
-	if (is_frame_gone(scanner, item)) {
-		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_HOOK_FAILED);
-	} else if (err) {
-		pddi_merge_cancel(scanner, &item, 1, pddi_reason(scanner, PDD_HOOK_CHECKSUM, err));
+	reason = is_frame_gone(scanner, item) ? PDD_REASON_HOOK_FAILED
+					      : pddi_checksum(scanner, &now, content);
+	if (reason != PDD_REASON_NONE) {
+		pddi_merge_cancel(scanner, &item, 1, reason);
 	} else if (now.value == item->priv.node.checksum) {
 		pddi_search_collided(scanner);
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_COLLISION);
@@ -161,36 +166,55 @@ static void replaced(struct pdd_scanner *scanner, struct pdd_item *item)
 	pddi_stable_join(scanner, frame, item);
 }
 
+/* Replace held pages by what they are to show: the hooks frames_map and zero_map. */
+static int replace(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		   struct pdd_region *region, uint64_t first, uint64_t done, uint64_t n, bool zero)
+{
+	const struct pdd_ops *ops = &scanner->priv.ops;
+
+	if (zero)
+		return ops->zero_map(scanner->priv.ctx, region, first + done, n - done);
+	return ops->frames_map(scanner->priv.ctx, region, first + done, &worker->priv.frames[done],
+			       n - done);
+}
+
+/* How many pages of a run fail if the hook does nothing. In a part of the run that follows one that
+ * was done, all: the next pass begins with it. At the beginning only the first, which would keep
+ * those behind it from being merged for ever; unless something is used up. */
+static uint64_t pages_failed(enum pdd_reason reason, uint64_t done, uint64_t n)
+{
+	if (done || reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY)
+		return n - done;
+	return 1;
+}
+
 /* Replace held pages, all equal to their frames or all zero. What cannot be is released. */
 static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    struct pdd_region *region, struct pdd_item *const *items, uint64_t n)
 {
-	const struct pdd_ops *ops = &scanner->priv.ops;
 	bool zero = fate_of(scanner, items[0]) == FATE_ZERO;
 	uint64_t first = item_page(items[0]), done = 0;
-	int k = 0;
 
 	for (uint64_t i = 0; !zero && i < n; i++)
 		worker->priv.frames[i] = item_frame(items[i]);
 	while (done < n) {
-		if (zero)
-			k = ops->zero_map(scanner->priv.ctx, region, first + done, n - done);
-		else
-			k = ops->frames_map(scanner->priv.ctx, region, first + done,
-					    &worker->priv.frames[done], n - done);
-		if (k <= 0)
-			break;
+		int k = replace(scanner, worker, region, first, done, n, zero);
+		uint64_t before = done;
+
 		for (int i = 0; i < k && done < n; i++)
 			replaced(scanner, items[done++]);
-	}
-	if (done)
-		pddi_trace(scanner, zero ? PDD_EVENT_ZEROED : PDD_EVENT_MERGED, region, first,
-			   done);
-	if (done < n) {
-		ops->release(scanner->priv.ctx, region, first + done, n - done);
-		pddi_merge_cancel(scanner, &items[done], n - done,
-				  pddi_reason(scanner,
-					      zero ? PDD_HOOK_ZERO_MAP : PDD_HOOK_FRAMES_MAP, k));
+		if (k > 0) {
+			pddi_trace(scanner, zero ? PDD_EVENT_ZEROED : PDD_EVENT_MERGED, region,
+				   first + before, done - before);
+		} else {
+			enum pdd_reason reason = pddi_reason(
+				scanner, zero ? PDD_HOOK_ZERO_MAP : PDD_HOOK_FRAMES_MAP, k);
+			uint64_t failed = pages_failed(reason, done, n);
+
+			scanner->priv.ops.release(scanner->priv.ctx, region, first + done, failed);
+			pddi_merge_cancel(scanner, &items[done], failed, reason);
+			done += failed;
+		}
 	}
 }
 

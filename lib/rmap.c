@@ -38,8 +38,8 @@
  * by the clone makes it a sharer; until then the embedder knows by its own count that a mapping is
  * missing (frame_is_mapped).
  *
- * Locking: the caller's, see rmap.h. A clone's space is locked while its page is asked for; no lock is
- * held when the callback is called.
+ * Locking: the caller's, see rmap.h. A clone's space is locked while its page is asked for; no lock
+ * is held when the callback is called.
  * Complexity: O(s log s) to sort s sharers by place, O(log regions) to find the first region at a
  * place, and O(1) for each further one if they stand side by side in the tree, as clones do; else
  * O(log regions). Nothing recurses or allocates.
@@ -222,8 +222,10 @@ static bool maps(struct walk *walk, enum pdd_mapping *mapping, struct pdd_region
 		return true;
 	}
 	ops->pages_put(scanner->priv.ctx, region, page, 1);
-	*mapping = PDD_MAPPING_CLONE;
-	return view.kind == PDD_PAGE_FRAME && view.frame == walk->frame;
+	/* Of a frame that was put there and forgotten, nobody says which it is. */
+	*mapping = view.kind == PDD_PAGE_SHARED ? PDD_MAPPING_UNKNOWN : PDD_MAPPING_CLONE;
+	return view.kind == PDD_PAGE_SHARED ||
+	       (view.kind == PDD_PAGE_FRAME && view.frame == walk->frame);
 }
 
 /* Ask the embedder for a page, and tell of it if it maps the frame. False if the walk is to end. */

@@ -89,23 +89,23 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	return err;
 }
 
-int pddi_checksum(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
-		  const void *content)
+enum pdd_reason pddi_checksum(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+			      const void *content)
 {
 	int err;
 
 	if (!scanner->priv.ops.checksum) {
 		*checksum = pdd_checksum_page(content, scanner->priv.page_size,
 					      scanner->priv.secret, scanner->priv.secret_len);
-		return 0;
+		return PDD_REASON_NONE;
 	}
 	err = scanner->priv.ops.checksum(scanner->priv.ctx, &checksum->value, content);
 	if (err)
-		return err;
+		return pddi_reason(scanner, PDD_HOOK_CHECKSUM, err);
 	checksum->class_ = pddi_content_class(content, scanner->priv.page_size);
 	if (!(scanner->priv.flags & PDD_SCANNER_UNIFORM_CHECKSUM))
 		checksum->value = pdd_checksum_mix(checksum->value);
-	return 0;
+	return PDD_REASON_NONE;
 }
 
 enum pdd_reason pddi_reason(struct pdd_scanner *scanner, enum pdd_hook hook, int err)
@@ -125,7 +125,7 @@ static void advance(struct pdd_scanner *scanner, uint64_t page)
 	struct pdd_region *region = scanner->priv.cursor;
 
 	scanner->priv.cursor_page = page;
-	if (page >= region->priv.npages) {
+	if (page >= pddi_region_pass_pages(region)) {
 		scanner->priv.cursor = pddi_region_next(region);
 		scanner->priv.cursor_page = 0;
 	}
@@ -154,8 +154,8 @@ static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker, uint
 	uint64_t page = scanner->priv.cursor_page;
 	uint64_t n = PDD_EXTENT_PAGES - page % PDD_EXTENT_PAGES;
 
-	if (n > region->priv.npages - page)
-		n = region->priv.npages - page;
+	if (n > pddi_region_pass_pages(region) - page)
+		n = pddi_region_pass_pages(region) - page;
 	if (n > *left)
 		n = *left;
 	advance(scanner, pddi_visit(scanner, worker, region, page, n));

@@ -52,9 +52,9 @@ static inline const void *pddi_frame_content(const struct pdd_scanner *scanner,
 	return scanner->priv.ops.frame_content(scanner->priv.ctx, frame);
 }
 
-/* Checksum and class of a content, by the hook if there is one. 0 or -errno of the hook. */
-int pddi_checksum(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
-		  const void *content);
+/* Checksum and class of a content, by the hook if there is one. If that fails, the reason; counted. */
+enum pdd_reason pddi_checksum(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+			      const void *content);
 
 /* The reason that a hook's -errno (or 0, "nothing done") stands for; counts errors. */
 enum pdd_reason pddi_reason(struct pdd_scanner *scanner, enum pdd_hook hook, int err);
@@ -67,8 +67,6 @@ static inline void pddi_view_clip(struct pdd_view *view, uint64_t npages)
 		view->npages = npages;
 	if (view->reason == PDD_REASON_NONE || view->reason >= PDD_REASONS)
 		view->reason = PDD_REASON_SPECIAL;
-	if (view->node >= PDD_NODES_MAX)
-		view->kind = PDD_PAGE_REFUSED;
 }
 
 /* Whether pages of different NUMA nodes may not share a frame. */
@@ -190,18 +188,20 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 /* Put a SEEN item into the index where a search for it ended. */
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
 		      struct pdd_item *item, enum pdd_reason reason);
-/* Whether no other item has the key of one in the index. */
+/* Whether no other item, group or frame has the key of an item in the index. */
 bool pddi_search_is_alone(const struct pdd_item *item);
 /* Put a SEEN item into the index if no other item of its key is there; says whether. */
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item,
 			enum pdd_reason reason);
-/* Take an item of this key (not a group) out of the index and make it due, if there is one. */
+/* Take the item of this key out of the index and make it due, if there is one, and no other. */
 void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint64_t partition);
 /* Two contents of equal checksum were met: searches compare at once for some time. */
 void pddi_search_collided(struct pdd_scanner *scanner);
 
 /* ---- space.c ---- */
 
+/* Pages of a region, from the first on, that the pass comes by: not those by which it grew. */
+uint64_t pddi_region_pass_pages(const struct pdd_region *region);
 /* The first region that the pass comes by; the next one behind another. NULL if there is none. */
 struct pdd_region *pddi_region_first(const struct pdd_scanner *scanner);
 struct pdd_region *pddi_region_next(const struct pdd_region *region);
@@ -238,6 +238,8 @@ void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker);
 /* ---- merge.c ---- */
 
 /* A pending item gets back to SEEN, its place or its part in a group given back. */
+void pddi_pending_withdraw(struct pdd_scanner *scanner, struct pdd_item *item);
+/* The same, since its merge failed. */
 void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 			 enum pdd_reason reason);
 /* Whether something is decided about an item: to share a frame, or to become the zero page. */
@@ -260,7 +262,7 @@ void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 /* Come by the pages of one extent that a view describes. */
 void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_extent *extent,
 	       uint64_t first, const struct pdd_view *view);
-/* A page that must not be touched, or cannot be read: it leaves the index; what it shares it keeps. */
+/* A page that must not be touched, or cannot be read: it is forgotten; what it shares it keeps. */
 void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
 /* Decide about the pages that are collected in the batch. */
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);

@@ -81,12 +81,12 @@ void pddi_search_collided(struct pdd_scanner *scanner)
 }
 
 /* Whether a page still has the checksum that was recorded. */
-static bool is_fresh(const struct pdd_scanner *scanner, const struct pdd_item *item,
+static bool is_fresh(struct pdd_scanner *scanner, const struct pdd_item *item,
 		     const void *content)
 {
 	struct pdd_checksum checksum;
 
-	return pddi_checksum(scanner, &checksum, content) == 0 &&
+	return pddi_checksum(scanner, &checksum, content) == PDD_REASON_NONE &&
 	       checksum.value == item->priv.node.checksum;
 }
 
@@ -271,7 +271,7 @@ bool pddi_search_is_alone(const struct pdd_item *item)
 	const struct pdd_rbnode *rb = pdd_rb_prev(&node->u.rb);
 	const struct pdd_index_node *prev = (const struct pdd_index_node *)(const void *)rb;
 
-	if (prev && prev->checksum == node->checksum && pdd_index_kind(prev) != PDD_KIND_FRAME &&
+	if (prev && prev->checksum == node->checksum &&
 	    pddi_node_partition(prev) == pddi_node_partition(node))
 		return false;
 	return !has_equal_behind(node);
@@ -297,14 +297,15 @@ bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum
 	return true;
 }
 
+/* Among collisions the item is of this content or of another one. There it is not evicted: it is
+ * taken out and searched for anew whenever a pass looks at it. */
 void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint64_t partition)
 {
 	struct search_key key = { .scanner = scanner, .partition = partition };
 	struct pdd_index_node *node = find_item(&key, NULL, checksum);
 
-	while (node && pdd_index_kind(node) == PDD_KIND_GROUP)
-		node = has_equal_behind(node) ? pdd_index_next_equal(node) : NULL;
-	if (!node)
+	if (!node || pdd_index_kind(node) == PDD_KIND_GROUP || scanner->priv.compare_passes ||
+	    has_equal_behind(node))
 		return;
 	pddi_item_detach(scanner, item_of(node), item_reason(item_of(node)));
 	item_set_due(item_of(node), true);

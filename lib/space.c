@@ -82,6 +82,17 @@ struct pdd_region *pddi_region_next(const struct pdd_region *region)
 	return first_of(space->priv.next, epoch);
 }
 
+uint64_t pddi_region_pass_pages(const struct pdd_region *region)
+{
+	const struct pdd_scanner *scanner = region->priv.space->priv.scanner;
+	uint64_t npages = region->priv.npages;
+
+	if (scanner->priv.in_pass && region->priv.grown_pass == scanner->priv.epoch + 1 &&
+	    region->priv.pass_pages < npages)
+		return region->priv.pass_pages;
+	return npages;
+}
+
 /* ---- pages come ---- */
 
 static bool place_is_valid(uint64_t first_page, uint64_t npages)
@@ -196,6 +207,7 @@ static void drop_pages(struct pdd_region *region, uint64_t from)
 
 int pdd_region_resize(struct pdd_region *region, uint64_t npages)
 {
+	const struct pdd_scanner *scanner;
 	struct pdd_extent *extents;
 	uint64_t old, before, after;
 
@@ -204,16 +216,22 @@ int pdd_region_resize(struct pdd_region *region, uint64_t npages)
 	if (region->priv.object &&
 	    pdd_interval_first(&region->priv.interval) > UINT64_MAX - (npages - 1))
 		return -EINVAL;
+	scanner = region->priv.space->priv.scanner;
 	extents = region->priv.extents;
 	old = region->priv.npages;
 	before = pdd_region_extents(old);
 	after = pdd_region_extents(npages);
 	if (npages < old) {
+		region->priv.pass_pages = pddi_region_pass_pages(region);
+		if (region->priv.pass_pages > npages)
+			region->priv.pass_pages = npages;
 		clip_cursor(region->priv.space->priv.scanner, region, npages);
 		drop_pages(region, npages);
 		for (uint64_t i = after; extents && i < before; i++)
 			extents[i] = (struct pdd_extent){ 0 };
 	} else {
+		region->priv.pass_pages = pddi_region_pass_pages(region);
+		region->priv.grown_pass = scanner->priv.in_pass ? scanner->priv.epoch + 1 : 0;
 		if (extents)
 			init_extents(extents, extents[0].priv.items, before, after);
 		add_pages(region, old, npages);

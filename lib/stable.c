@@ -27,6 +27,7 @@ struct stable_key {
 	const void *content; /* NULL: any */
 	struct pdd_frame *gone;
 	uint64_t partition;
+	uint64_t *compares; /* where they are counted */
 };
 
 static int stable_order(void *ctx, const struct pdd_index_node *other)
@@ -46,16 +47,18 @@ static int stable_order(void *ctx, const struct pdd_index_node *other)
 		key->gone = frame_of(other);
 		return 0;
 	}
-	key->scanner->priv.stats.search_compares++;
+	if (key->compares)
+		++*key->compares;
 	return pddi_content_compare(key->content, content, key->scanner->priv.page_size);
 }
 
 /* The leader of this key or NULL, and the slot where it would stand; drops gone frames it meets. */
 static struct pdd_frame *find_slot(struct pdd_scanner *scanner, struct pdd_index_slot *slot,
-				   uint64_t checksum, uint64_t partition, const void *content)
+				   uint64_t checksum, uint64_t partition, const void *content,
+				   uint64_t *compares)
 {
 	for (;;) {
-		struct stable_key key = { scanner, content, NULL, partition };
+		struct stable_key key = { scanner, content, NULL, partition, compares };
 		struct pdd_index_node *node;
 
 		node = pdd_index_find_slot(&scanner->priv.index, slot, checksum, stable_order, &key);
@@ -79,7 +82,8 @@ static struct pdd_frame *next_leader(const struct pdd_frame *leader)
 struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksum,
 				   uint64_t partition, const void *content, bool *several)
 {
-	struct pdd_frame *leader = find_slot(scanner, NULL, checksum, partition, content);
+	struct pdd_frame *leader = find_slot(scanner, NULL, checksum, partition, content,
+					     &scanner->priv.stats.search_compares);
 
 	if (several)
 		*several = leader && next_leader(leader);
@@ -102,7 +106,7 @@ static bool ring_has(const struct pdd_frame *leader, const struct pdd_frame *fra
 
 struct pdd_frame *pddi_stable_leader(struct pdd_scanner *scanner, struct pdd_frame *frame)
 {
-	struct stable_key key = { scanner, NULL, NULL, frame_partition(frame) };
+	struct stable_key key = { scanner, NULL, NULL, frame_partition(frame), NULL };
 	struct pdd_index_node *node;
 	struct pdd_frame *leader;
 
@@ -209,7 +213,7 @@ void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame)
 		return;
 	}
 	leader = find_slot(scanner, &slot, frame->priv.node.checksum, frame_partition(frame),
-			   content);
+			   content, &stats->chain_compares);
 	if (leader) {
 		stats->stable_node_dups += leader->priv.dups ? 1 : 2;
 		stats->stable_node_chains += !leader->priv.dups;

@@ -33,7 +33,7 @@ static bool is_valid(const struct pdd_tunables *t)
 
 	return t->max_page_sharing >= 2 && t->merge_across_nodes <= 1 && t->use_zero_pages <= 1 &&
 	       (t->aging == PDD_AGING_PHASE || t->aging == PDD_AGING_NONE) && power_of_two &&
-	       t->max_period_passes <= PDD_AGING_PERIOD_MAX && t->one_look <= 1;
+	       t->max_period_passes <= PDD_AGING_PERIOD_MAX && t->one_look <= 1 && t->reserved == 0;
 }
 
 /* Lay what the caller knows over the settings in force. 0 or -EINVAL. */

@@ -185,9 +185,11 @@ static void let_in(struct pdd_item *item, bool exclude)
 		item->priv.word &= ~ITEM_EXCLUDED;
 	else
 		item_field_set(item, ITEM_NODE_SHIFT, ITEM_PINS_BITS, item_pins(item) - 1);
+	if (item_is_excluded(item))
+		return;
 	if (item_pins(item)) {
 		item_set(item, ITEM_NEW, PDD_REASON_PINNED);
-	} else if (!item_is_excluded(item)) {
+	} else {
 		item->priv.word &= ~ITEM_KEPT_OUT;
 		item_extent(item)->priv.kept_out--;
 		item_set(item, ITEM_NEW, PDD_REASON_NEW);
@@ -200,8 +202,12 @@ static bool has_pins(const struct pdd_region *region, uint64_t first, uint64_t e
 	struct part part;
 
 	for (; first < end; first = part.end) {
-		if (!next_part(region, &part, first, end) || part.first > first)
-			return npins == 0;
+		bool live = next_part(region, &part, first, end);
+
+		if (npins == 0 && (!live || part.first > first))
+			return true;
+		if (!live)
+			return false;
 		for (uint64_t page = part.first; page < part.end; page++)
 			if (item_pins(pddi_extent_item(part.extent, page)) == npins)
 				return true;
@@ -224,7 +230,8 @@ static int get_extents(struct pdd_region *region, uint64_t first, uint64_t end)
 static bool may_show_frame(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
 	return scanner->priv.ops.frame_is_mapped && item_state(item) == ITEM_NEW &&
-	       item_reason(item) != PDD_REASON_ABSENT && !item_is_kept_out(item);
+	       item_reason(item) != PDD_REASON_ABSENT &&
+	       item_reason(item) != PDD_REASON_UNMERGED && !item_is_kept_out(item);
 }
 
 /* Give pages of one extent memory of their own that may show a frame unknown to us. 0 or -errno. */
@@ -246,7 +253,13 @@ static int unmerge_unknown(struct pdd_region *region, const struct part *part)
 			(void)pddi_reason(scanner, PDD_HOOK_FRAMES_UNMAP, n);
 			return n ? n : -EBUSY;
 		}
-		page += (uint64_t)n;
+		if ((uint64_t)n < run)
+			run = (uint64_t)n;
+		/* So that the next call, should this one fail, does not ask for it again. */
+		for (uint64_t end = page + run; page < end; page++)
+			item_set(pddi_extent_item(part->extent, page), ITEM_NEW,
+				 PDD_REASON_UNMERGED);
+		page += !run;
 	}
 	return 0;
 }
@@ -344,11 +357,15 @@ static void forget_page(struct pdd_scanner *scanner, struct pdd_item *item, enum
 }
 
 static void forget_range(struct pdd_region *region, uint64_t first, uint64_t end,
-			 enum pdd_reason reason, bool going)
+			 enum pdd_reason wanted, bool going)
 {
 	struct part part;
 
 	for (; next_part(region, &part, first, end); first = part.end) {
+		/* An extent on demand of which nothing remains needs no record. */
+		bool remains = region->priv.extents || part.extent->priv.kept_out;
+		enum pdd_reason reason = remains ? wanted : PDD_REASON_ABSENT;
+
 		for (uint64_t page = part.first; part.extent->priv.known && page < part.end; page++)
 			forget_page(region->priv.space->priv.scanner,
 				    pddi_extent_item(part.extent, page), reason, going);
@@ -358,8 +375,7 @@ static void forget_range(struct pdd_region *region, uint64_t first, uint64_t end
 
 void pddi_forget(struct pdd_region *region, uint64_t first, uint64_t end, enum pdd_reason reason)
 {
-	/* In a sparse region what is forgotten needs no record. */
-	forget_range(region, first, end, region->priv.extents ? reason : PDD_REASON_ABSENT, false);
+	forget_range(region, first, end, reason, false);
 }
 
 void pddi_forget_going(struct pdd_region *region, uint64_t first, uint64_t end)
@@ -396,8 +412,10 @@ int pdd_region_discard(struct pdd_region *region, uint64_t first, uint64_t npage
 			n = scanner->priv.ops.pages_discard(scanner->priv.ctx, region, first,
 							    end - first);
 		if (n <= 0) {
-			(void)pddi_reason(scanner, PDD_HOOK_PAGES_DISCARD, (int)n);
-			return n ? (int)n : -EBUSY;
+			int err = n < INT32_MIN ? -EIO : (int)n;
+
+			(void)pddi_reason(scanner, PDD_HOOK_PAGES_DISCARD, err);
+			return err ? err : -EBUSY;
 		}
 		if ((uint64_t)n > end - first)
 			n = (int64_t)(end - first);

@@ -50,6 +50,8 @@ static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nview
 	uint64_t described = 0;
 
 	for (uint32_t i = 0; i < nviews; i++) {
+		if (views[i].node >= PDD_NODES_MAX)
+			views[i].kind = PDD_PAGE_REFUSED;
 		if (views[i].kind == PDD_PAGE_ABSENT && views[i].npages > npages - described)
 			visit->reach = first + described + views[i].npages;
 		pddi_view_clip(&views[i], npages - described);

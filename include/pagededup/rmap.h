@@ -33,7 +33,8 @@ struct pdd_object {
 };
 
 /**
- * The region maps an object's pages [object_page, object_page + pages of the region).
+ * The region maps an object's pages [object_page, object_page + pages of the region). All regions of
+ * an object belong to spaces of one scanner.
  * @return 0; -EBUSY: it is attached already; -EINVAL: not added, NULL, the object would need page
  *         numbers beyond 64 bits
  * Locking: the space exclusively, and no walk of the object under way. O(log regions). Since: 0.1
@@ -54,7 +55,8 @@ static inline uint64_t pdd_object_regions(const struct pdd_object *object)
 enum pdd_mapping {
 	PDD_MAPPING_SHARER = 0,  /* a sharer: it does, unless it was written since the last look */
 	PDD_MAPPING_CLONE = 1,   /* pages_get says so: a clone that is not looked at yet */
-	PDD_MAPPING_UNKNOWN = 2, /* its space is busy, or pages_get failed: it may */
+	PDD_MAPPING_UNKNOWN = 2, /* its space is busy, pages_get failed, or it shows a frame of which
+				    nothing is known any more: it may */
 };
 
 /** Told of a mapping. @return false to end the walk. No lock of the library is held, nor the
@@ -71,18 +73,20 @@ struct pdd_rmap_result {
 
 /**
  * Call back once for each mapping of a frame: first for its sharers, then for clones found through
- * their objects. A kept frame (frame_is_mapped) has no sharer through which its clones could be
- * found.
+ * their objects. A clone of a page that is no sharer any more is not found until a pass has come by
+ * the clone; nor are those of a kept frame (frame_is_mapped). The embedder's own count of mappings
+ * tells that they are missing.
  *
  * @param result   out, may be NULL
  * @param frame    that has not gone back (frame_free)
  * @param sharers  room for @p nsharers pointers: as many sharers are worked on together. With at
- *                 least pdd_frame_sharers() of them the cost is as below; with fewer, clones of
- *                 pages that several sharers map may be visited once for each piece
+ *                 least pdd_frame_sharers() of them the cost is as below; with fewer, a page of an
+ *                 object that several sharers map is searched once for each piece
  * @return 0; -EINVAL: NULL, no room
- * Locking: as all calls on a scanner; no region is added, moved, resized or removed meanwhile.
+ * Locking: as all calls on a scanner; no region is added, moved, resized or removed meanwhile. Spaces
+ * of clones are tried: those that the caller has locked itself, so that the try fails, are UNKNOWN.
  * Calls hooks: space_trylock, pages_get, pages_put, space_unlock; for clones only.
- * Complexity: O(s log s + s log regions + hits) for s sharers. Since: 0.1
+ * Complexity: O(s log s + s log regions + visits) for s sharers. Since: 0.1
  */
 PDD_API int pdd_rmap_walk(struct pdd_scanner *scanner, struct pdd_rmap_result *result,
 			  struct pdd_frame *frame, struct pdd_item **sharers, size_t nsharers,

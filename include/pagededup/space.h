@@ -37,6 +37,8 @@ struct pdd_region {
 		struct pdd_rbroot live;     /* extents by number */
 		uint64_t nlive;
 		uint64_t first_pass; /* that comes by it */
+		uint64_t grown_pass; /* 1 + the pass during which it grew ... */
+		uint64_t pass_pages; /* ... and which comes by so many of its pages */
 		uint64_t unshares;
 		struct pdd_object *object; /* NULL while not attached */
 		struct pdd_interval interval; /* its pages of the object */

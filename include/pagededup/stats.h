@@ -73,6 +73,8 @@ struct pdd_stats {
 	uint64_t stale_twins;        /* twins that were no longer what the index said */
 	uint64_t collisions;         /* different contents of equal checksum that were met */
 	uint64_t search_compares;    /* contents compared to find equal ones, among collisions only */
+	uint64_t chain_compares;     /* frames compared with one of equal checksum as they enter the
+					index */
 	uint64_t held_compares_equal;   /* pages compared with their frame while held, ... */
 	uint64_t held_compares_unequal; /* ... by result */
 	uint64_t hook_errors;        /* hooks that failed with other than busy, in all, ... */

@@ -45,6 +45,8 @@ struct pdd_tunables {
 	/** 1: memory is known to be still, so that pages are merged at the first look; 0 by
 	 * default. */
 	uint32_t one_look;
+
+	uint32_t reserved; /* 0 */
 };
 
 /** Fill in the defaults and the size. Complexity: O(1). Since: 0.1 */
