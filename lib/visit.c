@@ -50,8 +50,11 @@ static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nview
 	uint64_t described = 0;
 
 	for (uint32_t i = 0; i < nviews; i++) {
-		if (views[i].node >= PDD_NODES_MAX)
+		/* What is not understood is left alone. */
+		if (views[i].kind > PDD_PAGE_ZEROED || views[i].node >= PDD_NODES_MAX) {
 			views[i].kind = PDD_PAGE_REFUSED;
+			views[i].reason = PDD_REASON_SPECIAL;
+		}
 		if (views[i].kind == PDD_PAGE_ABSENT && views[i].npages > npages - described)
 			visit->reach = first + described + views[i].npages;
 		pddi_view_clip(&views[i], npages - described);
