@@ -95,7 +95,7 @@ static int order_locked(struct search_key *key, struct pdd_item *item)
 {
 	struct pdd_scanner *scanner = key->scanner;
 	struct pdd_region *region = item->priv.region;
-	struct pdd_view view;
+	struct pdd_view view = { .npages = 0 };
 	int n, cmp = 0;
 
 	n = scanner->priv.ops.pages_get(scanner->priv.ctx, region, &view, 1, item_page(item), 1);

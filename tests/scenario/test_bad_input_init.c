@@ -226,6 +226,24 @@ static void test_option_sizes(void **unused)
 	}
 }
 
+/* DEFECT, lib/scanner.c pdd_scanner_init() and copy_options(): a size that ends within a member is
+ * taken, and half a pointer with it. tunables.h refuses such sizes, since no version had them. */
+static void test_sizes_within_a_member(void **unused)
+{
+	struct pdd_tunables t;
+	struct pdd_scanner_options o = good;
+	struct pdd_ops ops = sim_ops;
+
+	for (ops.size = offsetof(struct pdd_ops, zero_map) + 1; ops.size < sizeof(ops); ops.size++)
+		if (ops.size % sizeof(void *))
+			assert_int_equal(init_ops(&ops), -EINVAL);
+	pdd_tunables_init(&t);
+	o.tunables = &t;
+	o.size = offsetof(struct pdd_scanner_options, tunables);
+	while (++o.size < sizeof(o))
+		assert_int_equal(init(&o), -EINVAL);
+}
+
 static void test_tunables(void **unused)
 {
 	struct pdd_scanner_options o = good;
@@ -251,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_ops_sizes),     cmocka_unit_test(test_oldest_ops_work),
 		cmocka_unit_test(test_options),	      cmocka_unit_test(test_secret),
 		cmocka_unit_test(test_option_sizes),  cmocka_unit_test(test_tunables),
+		cmocka_unit_test(test_sizes_within_a_member),
 	};
 
 	sim_seed();

@@ -29,7 +29,7 @@ static uint64_t covered(const struct pdd_view *views, int n, uint64_t npages)
 {
 	uint64_t pages = 0;
 
-	for (int i = 0; i < n && i < (int)PDD_WORKER_VIEWS; i++)
+	for (int i = 0; i < n; i++)
 		pages += views[i].npages < npages - pages ? views[i].npages : npages - pages;
 	return pages;
 }
@@ -45,7 +45,7 @@ static int pages_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 		return n;
 	got = covered(views, n, npages);
 	n = spoil_get(ctx, views, n, nviews);
-	left = n > 0 ? covered(views, n, npages) : 0;
+	left = n > 0 ? covered(views, n < (int)nviews ? n : (int)nviews, npages) : 0;
 	if (left < got)
 		sim_ops.pages_put(ctx, region, first + left, got - left);
 	return n;
@@ -76,7 +76,7 @@ static int hold(void *ctx, struct pdd_region *region, struct pdd_view *views, ui
 	if (n <= 0 || !spoil_hold)
 		return n;
 	n = spoil_hold(ctx, views, n, nviews);
-	for (int i = 0; i < n && i < (int)PDD_WORKER_VIEWS && page < first + npages; i++) {
+	for (int i = 0; i < n && i < (int)nviews && page < first + npages; i++) {
 		uint64_t end = page + covered(&views[i], 1, first + npages - page);
 
 		for (; page < end; page++)

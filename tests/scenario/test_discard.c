@@ -38,8 +38,8 @@ static int64_t discard_and_note(void *ctx, struct pdd_region *region, uint64_t f
 	return n;
 }
 
-/* The row: merge, write, the last sharer leaves, the frame goes back and to another domain, discard.
- * Every page is asked to be discarded, also the one that is no sharer any more. */
+/* The row: merge, write, the last sharer leaves, the frame goes back and to another domain,
+ * discard. Every page is asked to be discarded, though none is a sharer any more. */
 static void test_row(void **unused)
 {
 	struct sim *sim = sim_create(NULL);
@@ -76,7 +76,7 @@ static void test_row(void **unused)
 }
 
 /* Pages in all states, over several extents: never looked at, once, in the index, shared, shared
- * and written, zero, zero and written, absent, foreign, refused, excluded, showing a clone's frame. */
+ * and written, zero, zero and written, absent, foreign, refused, excluded. */
 static void create_all_states(struct sim *sim, struct sim_region *region)
 {
 	struct sim_frame *foreign = sim_foreign_frame(sim, 77);

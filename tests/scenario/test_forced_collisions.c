@@ -80,7 +80,8 @@ static void write_and_scan(struct world *world, unsigned passes)
 	}
 }
 
-static void count_page(const struct world *world, struct census *census, const struct sim_page *page)
+static void count_page(const struct world *world, struct census *census,
+		       const struct sim_page *page)
 {
 	uint32_t limit = world->sim->options.limit;
 

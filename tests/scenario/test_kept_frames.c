@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_kept_frames.c - s66: a frame that no page is known to share stays as long as a clone shows it
- * at which no pass has looked yet. Otherwise the clone would read memory that is free.
+ * test_kept_frames.c - s66: a frame that no page is known to share stays as long as a clone shows
+ * it at which no pass has looked yet. Otherwise the clone would read memory that is free.
  *
  * That a page shows the right content at any time, and that no frame is freed while pages show it,
  * is checked by the simulation.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_long_chain.c - s26: a million equal pages. A walk of one of their frames visits no more pages
- * than its limit, and taking one page out of a chain of any length touches a few frames, the leader
- * of the chain included.
+ * test_long_chain.c - s26: a million equal pages. A walk of one of their frames visits no more
+ * pages than its limit, and taking one page out of a chain of any length touches a few frames, the
+ * leader of the chain included.
  *
  * That is shown without a clock: all frames but those near the leader and near the one in question
  * are made unusable meanwhile. Verifying all pages at every step would take too long, so steps are
@@ -237,8 +237,8 @@ static void test_million(void **unused)
 	create(&world, 1000000, 256);
 	assert_int_equal(sim_stats(world.sim).pages_shared, 3907);
 	walk_all(&world);
-	take_leaders(&world, 3);
-	take_some(&world, 1000);
+	take_leaders(&world, 2);
+	take_some(&world, 300);
 	take_all(&world);
 	destroy(&world);
 }
@@ -250,9 +250,9 @@ static void test_pairs(void **unused)
 
 	create(&world, 98304, 2);
 	assert_int_equal(sim_stats(world.sim).stable_node_dups, 49152);
-	take_leaders(&world, 100);
-	take_some(&world, 100);
-	take_leaders(&world, 20);
+	take_leaders(&world, 30);
+	take_some(&world, 40);
+	take_leaders(&world, 10);
 	take_all(&world);
 	destroy(&world);
 }

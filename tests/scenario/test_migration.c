@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_migration.c - ksm-behaviour 3.5 row 1: max_page_sharing = 2, no time between prunes, nodes
- * kept apart; 1,024 spaces of one page each, which are rewritten with few contents, migrated among 4
- * nodes, killed and born again at random. KSM had a use after free there: a chain collapsed under
+ * kept apart; 1,024 spaces of one page each, which are rewritten with few contents, migrated among
+ * 4 nodes, killed and born again at random. KSM had a use after free there: a chain collapsed under
  * the search that walked it. Build with -DPDD_SANITIZE=address,undefined to see such things.
  *
  * Frames are migrated with and without telling (pdd_frame_moved), and everything may happen between
@@ -132,7 +132,7 @@ static void run(unsigned rounds, uint64_t most_at_once)
 static void test_row(void **unused)
 {
 	create(SIM_CHECKSUM_DEFAULT);
-	run(1500, 300);
+	run(900, 300);
 	assert_true(sim_stats(sim).moved_frames > 1000);
 	assert_true(sim_stats(sim).counts.unshares > 1000);
 	assert_true(sim_stats(sim).prunes > 100);
@@ -145,11 +145,11 @@ static void test_row(void **unused)
 	sim_destroy(sim);
 }
 
-/* With all contents in one tree of few keys, so that chains collapse under searches that compare. */
+/* All contents in one tree of few keys: chains collapse under searches that compare. */
 static void test_collisions(void **unused)
 {
 	create(SIM_CHECKSUM_2_BITS);
-	run(300, 100);
+	run(200, 100);
 	assert_true(sim_stats(sim).moved_frames > 100);
 	sim_passes(sim, 3);
 	assert_apart();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_older_callers.c - s8: structs that lead with their size, of callers who know less or more than
- * this library. What is missing has its default, or is as if it were not there; what is new and not
- * used (zero) is fine; what is new and used is refused where it is an input. Nobody's memory behind
- * his struct is touched. (That pdd_scanner_init() takes these sizes: test_bad_input_init.c.)
+ * test_older_callers.c - s8: structs that lead with their size, of callers who know less or more
+ * than this library. What is missing has its default, or is as if it were not there; what is new
+ * and not used (zero) is fine; what is new and used is refused where it is an input. Nobody's
+ * memory behind his struct is touched. (What pdd_scanner_init() takes: test_bad_input_init.c.)
  */
 #include <setjmp.h>
 #include <stdarg.h>

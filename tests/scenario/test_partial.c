@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_partial.c - s43: a hook does 3 of 8 pages, then answers -EAGAIN. Exactly those 3 are done and
- * counted, the other 5 are as they were, and the next try does them. For every hook that works on a
- * range.
+ * test_partial.c - s43: a hook does 3 of 8 pages, then answers -EAGAIN. Exactly those 3 are done
+ * and counted, the other 5 are as they were, and the next try does them. For every hook that works
+ * on a range.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 
 #define BIT(hook) (UINT64_C(1) << (hook))
 
-/* Eight pages of a content at 10, and two at 0 that shared it before if `shared`. All were looked at
- * once, so the next pass decides about them. */
+/* Eight pages of a content at 10, and two at 0 that shared it before if `shared`. All were looked
+ * at once, so the next pass decides about them. */
 static struct sim *world(struct sim_region **region, uint64_t content, bool shared)
 {
 	struct sim *sim = sim_create(NULL);

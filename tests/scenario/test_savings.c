@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_savings.c - s44, s56 and s61: what is counted as saved is what was saved by the library, once,
- * and each class of pages is counted as what it is.
+ * test_savings.c - s44, s56 and s61: what is counted as saved is what was saved by the library,
+ * once, and each class of pages is counted as what it is.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_sparse.c - ksm-behaviour 3.5 row 2, known bugs 18 and 19: a space of 2^45 bytes (32 TiB) with
- * one page in it. KSM scanned and unmerged it page by page, for nine minutes. Here both cost what is
- * there: a constant number of hook calls for each island of pages, whatever lies between them, and
- * one extent of items. So each takes microseconds; bench_sparse tells how many.
+ * test_sparse.c - ksm-behaviour 3.5 row 2, known bugs 18 and 19: a space of 2^45 bytes (32 TiB)
+ * with one page in it. KSM scanned and unmerged it page by page, for nine minutes. Here both cost
+ * what is there: a constant number of hook calls for each island of pages, whatever lies between
+ * them, and one extent of items. So each takes microseconds; bench_sparse tells how many.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,9 +45,9 @@ struct frame {
 
 /* A page that is there. */
 struct page {
+	unsigned char bytes[PAGE_BYTES]; /* also what it shows */
 	uint64_t number;
 	enum pdd_page_kind kind;
-	unsigned char bytes[PAGE_BYTES]; /* what it shows, too */
 };
 
 struct host {
@@ -378,8 +378,8 @@ static void test_unmerges(void **unused)
 	}
 }
 
-/* Pages go away: their extents go back at the next pass, which is as short as if they had never been
- * there from then on. */
+/* Pages go away: their extents go back at the next pass, and from then on passes are as short as if
+ * they had never been there. */
 static void test_pages_go(void **unused)
 {
 	struct host *host = create(REGION_PAGES, 1000, 7);

@@ -75,7 +75,8 @@ static void assert_same(const struct tenant *a, const struct tenant *b, uint32_t
 			const struct sim_page *q = &b->regions[r]->pages[i];
 
 			assert_int_equal(p->kind, q->kind);
-			assert_int_equal(sim_reason(a->regions[r], i), sim_reason(b->regions[r], i));
+			assert_int_equal(sim_reason(a->regions[r], i),
+					 sim_reason(b->regions[r], i));
 			assert_int_equal(first_sharer(a, p), first_sharer(b, q));
 			if (p->kind == PDD_PAGE_SHARED && !p->frame->dropped)
 				assert_int_equal(p->frame->frame.priv.domain, domain);
