@@ -107,17 +107,22 @@ static bool load(struct job *job)
 /* Create the deduplicator and add all guests. */
 static bool add(struct job *job)
 {
+	struct pdd_tunables tunables;
 	struct pdd_linux_options options = {
 		.size = sizeof(options),
 		/* Nobody does direct I/O into these guests. */
 		.flags = PDD_LINUX_NO_DEVICE_WRITES,
-		.max_page_sharing = job->options.max_page_sharing,
-		.aging = job->options.writers ? PDD_AGING_NONE : PDD_AGING_PHASE,
+		.tunables = &tunables,
 		.trace = on_event,
 		.trace_ctx = job,
 	};
 	int err;
 
+	pdd_tunables_init(&tunables);
+	if (job->options.max_page_sharing)
+		tunables.max_page_sharing = job->options.max_page_sharing;
+	if (job->options.writers) /* they are to meet merges of their pages often */
+		tunables.aging = PDD_AGING_NONE;
 	for (uint32_t i = 0; i < job->options.nimages; i++)
 		options.expected_pages += job->guests[i].npages;
 	err = pdd_linux_create(&job->dedup, &options);

@@ -26,6 +26,7 @@
  *    later pass tries again. Where a count is returned, 0 counts as busy.
  *  - "n done" means a prefix of the range: a return of k > 0 with k < n is a partial success, after
  *    which the library asks again for the rest, and gets the error then.
+ *  - Contents (of views, of frames) are aligned to 8 bytes.
  *  - Page numbers are relative to the region. A range never leaves its region, nor its
  *    extent, save in pages_discard.
  */

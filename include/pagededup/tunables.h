@@ -43,7 +43,7 @@ struct pdd_tunables {
 	uint32_t max_period_passes;
 
 	/** 1: memory is known to be still, so that pages are merged at the first look; 0 by
-	 * default. */
+	 * default. One that is found changed after all needs two looks. */
 	uint32_t one_look;
 
 	uint32_t reserved; /* 0 */

@@ -20,6 +20,7 @@
 #include <errno.h>
 
 #include "dedup_internal.h"
+#include "give_back.h"
 
 static pthread_mutex_t claims_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pdd_linux_memory *claims;
@@ -201,11 +202,16 @@ void pddi_added_forget(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 	memory_free(dedup, memory);
 }
 
-int pddi_added_unmerge(struct pdd_linux_memory *memory)
+int pddi_added_unmerge(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 {
+	sigset_t before;
 	int64_t done;
 
 	pthread_rwlock_wrlock(&memory->layout);
+	pddi_block_signals(&before);
+	(void)pddi_give_back(&dedup->hold, &dedup->budget, memory);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	/* The rest gets its copies where it is. */
 	do
 		done = pdd_region_unmerge(&memory->region, 0, memory->npages, UINT64_MAX);
 	while (done > 0);

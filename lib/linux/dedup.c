@@ -4,7 +4,8 @@
  *
  * Invariants
  *  1. Every public call that changes or reads the scanner holds `lock`; nothing is held (hold.c)
- *     and nothing is left to be punched when it is released.
+ *     and nothing is left to be punched when it is released. Calls on ranges of pages and settings
+ *     are in controls.c.
  *  2. Memory that is not in `memories` shows no frame of a living store, except after a destroy
  *     that could not copy everything: the store then keeps the blocks of all frames that are left,
  *     and the kernel frees them with their last mapping.
@@ -15,7 +16,8 @@
  * closes them.
  *
  * Hard case: signals. A handler that runs on the stepping thread and touches a held page would wait
- * for the step that it interrupted; so steps block signals. They are delivered afterwards.
+ * for the step that it interrupted; so steps block signals, and so does giving back memory that is
+ * removed. They are delivered afterwards.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -49,9 +51,7 @@ static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_o
 		if (bytes[i])
 			return -EINVAL;
 	memcpy(copy, options, options->size < sizeof(*copy) ? options->size : sizeof(*copy));
-	if (copy->flags & ~known || copy->max_page_sharing == 1)
-		return -EINVAL;
-	return 0;
+	return copy->flags & ~known ? -EINVAL : 0;
 }
 
 static int init_roots(struct pdd_linux *dedup, uint64_t expected)
@@ -68,7 +68,6 @@ static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options *options)
 {
 	unsigned char secret[PDD_SECRET_LEN_MAX];
-	struct pdd_tunables tunables;
 	struct pdd_scanner_options scanner = {
 		.size = sizeof(scanner),
 		.page_shift = dedup->page_shift,
@@ -76,7 +75,7 @@ static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options 
 		.nroots = dedup->nroots,
 		.secret = secret,
 		.secret_len = sizeof(secret),
-		.tunables = &tunables,
+		.tunables = options->tunables,
 	};
 	struct pdd_ops ops;
 	size_t filled = 0;
@@ -89,12 +88,7 @@ static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options 
 			return -errno;
 		filled += n > 0 ? (size_t)n : 0;
 	}
-	pdd_tunables_init(&tunables);
-	if (options->max_page_sharing)
-		tunables.max_page_sharing = options->max_page_sharing;
-	tunables.aging = (uint32_t)options->aging;
-	tunables.use_zero_pages = !options->keep_zero_pages;
-	pddi_hooks_get(&ops, options->trace != NULL);
+	pddi_hooks_get(&ops, dedup);
 	error = pdd_scanner_init(&dedup->scanner, &ops, dedup, &scanner);
 	explicit_bzero(secret, sizeof(secret));
 	return error;
@@ -160,8 +154,7 @@ int pdd_linux_create(struct pdd_linux **out, const struct pdd_linux_options *opt
 	return 0;
 }
 
-/* Enter a call. 0, or -ECHILD in a child of fork. */
-static int enter(struct pdd_linux *dedup)
+int pddi_enter(struct pdd_linux *dedup)
 {
 	if (dedup->owner != getpid())
 		return -ECHILD;
@@ -169,11 +162,19 @@ static int enter(struct pdd_linux *dedup)
 	return 0;
 }
 
-static void leave(struct pdd_linux *dedup)
+void pddi_leave(struct pdd_linux *dedup)
 {
 	pddi_hold_flush(&dedup->hold);
 	pddi_store_flush(&dedup->store);
 	pthread_mutex_unlock(&dedup->lock);
+}
+
+void pddi_block_signals(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
 /* --- memory --- */
@@ -188,17 +189,17 @@ int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **memory, uin
 	if (!length || (from | length) & mask || from + length < from ||
 	    length >> dedup->page_shift > PDD_REGION_PAGES_MAX)
 		return -EINVAL;
-	error = enter(dedup);
+	error = pddi_enter(dedup);
 	if (error)
 		return error;
 	error = pddi_added_overlaps(dedup, from, from + length)
 			? -EINVAL
 			: pddi_added_make(dedup, memory, domain, start, length);
-	leave(dedup);
+	pddi_leave(dedup);
 	return error;
 }
 
-static bool is_added(const struct pdd_linux *dedup, const struct pdd_linux_memory *memory)
+bool pddi_is_added(const struct pdd_linux *dedup, const struct pdd_linux_memory *memory)
 {
 	const struct pdd_linux_memory *other = dedup->memories;
 
@@ -209,14 +210,14 @@ static bool is_added(const struct pdd_linux *dedup, const struct pdd_linux_memor
 
 int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 {
-	int error = enter(dedup);
+	int error = pddi_enter(dedup);
 
 	if (error)
 		return error;
-	error = is_added(dedup, memory) ? pddi_added_unmerge(memory) : -EINVAL;
+	error = pddi_is_added(dedup, memory) ? pddi_added_unmerge(dedup, memory) : -EINVAL;
 	if (!error)
 		pddi_added_forget(dedup, memory);
-	leave(dedup);
+	pddi_leave(dedup);
 	return error;
 }
 
@@ -238,7 +239,7 @@ void pdd_linux_destroy(struct pdd_linux *dedup)
 	}
 	while (dedup->memories) {
 		/* What cannot be copied keeps its frames. */
-		if (pddi_added_unmerge(dedup->memories))
+		if (pddi_added_unmerge(dedup, dedup->memories))
 			dedup->store.keep_blocks = true;
 		pddi_added_forget(dedup, dedup->memories);
 	}
@@ -250,8 +251,8 @@ void pdd_linux_destroy(struct pdd_linux *dedup)
 int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds)
 {
 	struct pdd_budget budget = { .pages = pages };
-	sigset_t all, before;
-	int result = enter(dedup);
+	sigset_t before;
+	int result = pddi_enter(dedup);
 
 	if (result)
 		return result;
@@ -260,11 +261,10 @@ int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds
 
 		budget.deadline_ns = now + nanoseconds < now ? UINT64_MAX : now + nanoseconds;
 	}
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pddi_block_signals(&before);
 	result = pdd_scanner_step(&dedup->scanner, &dedup->worker, &budget);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	leave(dedup);
+	pddi_leave(dedup);
 	return result;
 }
 
@@ -272,24 +272,24 @@ int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds
 
 int pdd_linux_stats(struct pdd_linux *dedup, struct pdd_stats *stats)
 {
-	int result = enter(dedup);
+	int result = pddi_enter(dedup);
 
 	if (result)
 		return result;
 	result = pdd_scanner_stats(&dedup->scanner, stats);
-	leave(dedup);
+	pddi_leave(dedup);
 	return result;
 }
 
 int pdd_linux_memory_counts(struct pdd_linux *dedup, const struct pdd_linux_memory *memory,
 			    struct pdd_counts *counts)
 {
-	int result = enter(dedup);
+	int result = pddi_enter(dedup);
 
 	if (result)
 		return result;
-	result = is_added(dedup, memory) ? pdd_space_counts(&memory->space, counts) : -EINVAL;
-	leave(dedup);
+	result = pddi_is_added(dedup, memory) ? pdd_space_counts(&memory->space, counts) : -EINVAL;
+	pddi_leave(dedup);
 	return result;
 }
 
@@ -333,7 +333,7 @@ int pdd_linux_usage(struct pdd_linux *dedup, struct pdd_linux_usage *usage)
 {
 	struct mapping_count count = { .dedup = dedup, .usage = usage };
 	int64_t bytes;
-	int error = enter(dedup);
+	int error = pddi_enter(dedup);
 
 	if (error)
 		return error;
@@ -344,7 +344,7 @@ int pdd_linux_usage(struct pdd_linux *dedup, struct pdd_linux_usage *usage)
 	usage->store_bytes = bytes > 0 ? (uint64_t)bytes : 0;
 	error = pddi_mappings_walk(count_mapping, &count);
 	usage->metadata_bytes = metadata_bytes(dedup, usage->memory_mappings);
-	leave(dedup);
+	pddi_leave(dedup);
 	return error;
 }
 
@@ -358,7 +358,7 @@ static int broken(const char **why, const char *text)
 int pdd_linux_check(struct pdd_linux *dedup, const char **why)
 {
 	const struct pdd_linux_memory *memory;
-	int error = enter(dedup);
+	int error = pddi_enter(dedup);
 
 	if (error)
 		return error;
@@ -373,6 +373,6 @@ int pdd_linux_check(struct pdd_linux *dedup, const char **why)
 		if (framed != pddi_bits_next(memory->framed, 0, memory->npages, true))
 			error = broken(why, "the hints of a memory lie");
 	}
-	leave(dedup);
+	pddi_leave(dedup);
 	return error;
 }

@@ -64,6 +64,20 @@ int pddi_hold_get(struct pddi_hold *hold, struct pdd_linux_memory *memory, struc
 		  uint32_t nviews, uint64_t first, uint64_t npages);
 void pddi_hold_release(struct pddi_hold *hold, uint64_t first, uint64_t npages);
 
+/*
+ * Hold pages that show frames, where they are: they go on showing them until the hold ends. Nothing
+ * is held before. The argument is on top of hold_framed.c.
+ * @param copies  pages that have a copy of their own in a mapping of the store, too; only where
+ *                `protect` allows it
+ * @return the number of pages held, a prefix: up to one that has a copy of its own (without
+ *         `copies`) or lies in no mapping of the store; or -errno if none
+ */
+int pddi_hold_framed(struct pddi_hold *hold, struct pdd_linux_memory *memory, uint64_t first,
+		     uint64_t npages, bool copies);
+
+/* Let the kernel copy pages; see the top of hold.c. */
+void pddi_hold_read(void *to, const void *from, size_t length);
+
 /* The last page's hold ended: nobody waits any more. */
 void pddi_hold_finish(struct pddi_hold *hold);
 

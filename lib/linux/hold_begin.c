@@ -78,19 +78,17 @@ static enum pdd_reason reason_of(int error)
 	}
 }
 
-/* Let the kernel copy moved pages to where they can be read; see the top of hold.c. */
-static void copy_moved(const struct pddi_hold *hold, uint32_t at, uint32_t npages)
+void pddi_hold_read(void *to, const void *from, size_t length)
 {
-	size_t length = (size_t)npages << hold->page_shift;
-	struct iovec to = { .iov_base = pddi_hold_copy(hold, at), .iov_len = length };
-	struct iovec from = { .iov_base = pddi_hold_staging(hold, at), .iov_len = length };
-	ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+	struct iovec target = { .iov_base = to, .iov_len = length };
+	struct iovec source = { .iov_base = (void *)(uintptr_t)from, .iov_len = length };
+	ssize_t n = process_vm_readv(getpid(), &target, 1, &source, 1, 0);
 
 	/* A sandbox may forbid the call. */
 	if (n < (ssize_t)length) {
 		size_t done = n < 0 ? 0 : (size_t)n;
 
-		memcpy(pddi_hold_copy(hold, at) + done, pddi_hold_staging(hold, at) + done,
+		memcpy((unsigned char *)to + done, (const unsigned char *)from + done,
 		       length - done);
 	}
 }
@@ -121,7 +119,8 @@ static bool move_away(struct pddi_hold *hold, struct answer *answer, uint32_t at
 			return false;
 		n = move_to_staging(hold, at, end - at);
 		if (n > 0) {
-			copy_moved(hold, at, (uint32_t)n);
+			pddi_hold_read(pddi_hold_copy(hold, at), pddi_hold_staging(hold, at),
+				       (size_t)n << hold->page_shift);
 			answer->views[answer->n - 1].npages += (uint32_t)n;
 			pddi_bits_put(hold->staged, at, (uint32_t)n, true);
 			hold->nheld += (uint32_t)n;

@@ -10,6 +10,8 @@
 #include <time.h>
 
 #include "dedup_internal.h"
+#include "discard.h"
+#include "refile.h"
 #include "remap.h"
 
 static bool space_trylock(void *ctx, struct pdd_space *space)
@@ -81,6 +83,15 @@ static int frames_unmap(void *ctx, struct pdd_region *region, uint64_t first, ui
 	return pddi_frames_unmap(pddi_memory_of_region(region), first, npages);
 }
 
+static int frames_remap(void *ctx, struct pdd_region *region, uint64_t first,
+			struct pdd_frame *const *frames, uint64_t npages)
+{
+	struct pdd_linux *dedup = ctx;
+
+	return pddi_frames_remap(&dedup->hold, &dedup->budget, &dedup->store,
+				 pddi_memory_of_region(region), first, frames, npages);
+}
+
 static const void *frame_content(void *ctx, struct pdd_frame *frame)
 {
 	struct pdd_linux *dedup = ctx;
@@ -101,6 +112,13 @@ static int zero_map(void *ctx, struct pdd_region *region, uint64_t first, uint64
 
 	return pddi_zero_map(&dedup->hold, &dedup->budget, pddi_memory_of_region(region), first,
 			     npages);
+}
+
+static int64_t pages_discard(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	struct pdd_linux *dedup = ctx;
+
+	return pddi_discard(&dedup->budget, pddi_memory_of_region(region), first, npages);
 }
 
 uint64_t pddi_now_ns(void)
@@ -126,7 +144,11 @@ static void trace(void *ctx, enum pdd_event event, struct pdd_region *region, ui
 		     pddi_memory_address(pddi_memory_of_region(region), first), npages);
 }
 
-void pddi_hooks_get(struct pdd_ops *ops, bool with_trace)
+/*
+ * frame_is_mapped is missing, as there are no clones: a child of fork has no deduplicator that
+ * knows its pages. frames_remap is there where its hold is safe (hold_framed.c).
+ */
+void pddi_hooks_get(struct pdd_ops *ops, const struct pdd_linux *dedup)
 {
 	*ops = (struct pdd_ops){
 		.size = sizeof(*ops),
@@ -143,6 +165,8 @@ void pddi_hooks_get(struct pdd_ops *ops, bool with_trace)
 		.frame_free = frame_free,
 		.zero_map = zero_map,
 		.now_ns = now_ns,
-		.trace = with_trace ? trace : NULL,
+		.trace = dedup->trace ? trace : NULL,
+		.frames_remap = dedup->hold.protect ? frames_remap : NULL,
+		.pages_discard = pages_discard,
 	};
 }

@@ -185,6 +185,12 @@ bool pddi_budget_take(struct pddi_budget *budget, uint64_t n)
 	return true;
 }
 
+void pddi_budget_overdraw(struct pddi_budget *budget, uint64_t n)
+{
+	budget->estimate += n;
+	budget->uncounted += n;
+}
+
 void pddi_budget_give(struct pddi_budget *budget, uint64_t n)
 {
 	budget->estimate -= n;

@@ -29,12 +29,13 @@ int pddi_budget_init(struct pddi_budget *budget, uint64_t limit);
 
 /* Ask for room for n more mappings; they count as made. False: there is none. */
 bool pddi_budget_take(struct pddi_budget *budget, uint64_t n);
+/* The same, but the program asked for it: it may have what the budget leaves to the program. */
+void pddi_budget_overdraw(struct pddi_budget *budget, uint64_t n);
 /* They were not made. */
 void pddi_budget_give(struct pddi_budget *budget, uint64_t n);
 
 /* Count the mappings of the process. 0 or -errno. Complexity: O(mappings). */
 int pddi_mappings_count(uint64_t *count);
-
 
 /* Told of each mapping, in ascending order. */
 typedef void (*pddi_mapping_fn)(void *ctx, uintptr_t start, uintptr_t end);

@@ -5,6 +5,7 @@
  * Invariants
  *  1. Only held pages are replaced, and their hold ends after the new mapping stands: who waits
  *     sees the old content (the same bytes) or its own write on top of it, never anything else.
+ *     Pages that are discarded (discard.c) are not held, since their content is not kept.
  *  2. A new mapping gets the flags that the memory had when it was added: not inherited by fork,
  *     not dumped, no huge pages, accounting. (A new mapping starts without any.)
  *  3. A failure changes nothing: the kernel checks its limit of mappings before it unmaps, and the
@@ -44,8 +45,7 @@
 
 static int new_mapping_flags(const struct pdd_linux_memory *memory)
 {
-	return MAP_FIXED | MAP_PRIVATE |
-	       (memory->flags & PDDI_MEMORY_NORESERVE ? MAP_NORESERVE : 0);
+	return MAP_PRIVATE | (memory->flags & PDDI_MEMORY_NORESERVE ? MAP_NORESERVE : 0);
 }
 
 /* Renew what a new mapping does not inherit. Cannot fail on a mapping that we just made. */
@@ -72,18 +72,16 @@ static int map_over(void *start, size_t length, int flags, int fd, uint64_t offs
 	return result == -1 ? -errno : 0;
 }
 
-/* Replace pages by a mapping of the store, or by anonymous memory (fd -1). 0 or -errno. */
+/* Replace pages by a mapping of the store, or by anonymous memory (fd -1). Its mappings were taken
+ * from the budget. 0 or -errno. */
 static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memory, uint64_t first,
 		 uint64_t npages, int fd, uint64_t place)
 {
 	void *start = pddi_memory_address(memory, first);
 	size_t length = (size_t)npages << memory->page_shift;
-	int flags = new_mapping_flags(memory) | (fd < 0 ? MAP_ANONYMOUS : 0);
-	int error;
+	int flags = new_mapping_flags(memory) | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+	int error = map_over(start, length, flags, fd, place << memory->page_shift);
 
-	if (!pddi_budget_take(budget, MAPPINGS_PER_REMAP))
-		return -ENOSPC;
-	error = map_over(start, length, flags, fd, place << memory->page_shift);
 	if (error) {
 		uint64_t count;
 
@@ -96,6 +94,33 @@ static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memo
 	}
 	renew_flags(memory, start, length, fd < 0);
 	return 0;
+}
+
+int pddi_remap_anonymous(struct pddi_budget *budget, struct pdd_linux_memory *memory,
+			 uint64_t first, uint64_t npages, bool overdraw)
+{
+	int error;
+
+	if (overdraw)
+		pddi_budget_overdraw(budget, MAPPINGS_PER_REMAP);
+	else if (!pddi_budget_take(budget, MAPPINGS_PER_REMAP))
+		return -ENOSPC;
+	error = remap(budget, memory, first, npages, -1, 0);
+	if (!error)
+		pddi_memory_set_framed(memory, first, npages, false);
+	return error;
+}
+
+unsigned char *pddi_remap_spare(const struct pdd_linux_memory *memory, uint64_t npages)
+{
+	size_t length = (size_t)npages << memory->page_shift;
+	void *start = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			   new_mapping_flags(memory) | MAP_ANONYMOUS, -1, 0);
+
+	if (start == MAP_FAILED)
+		return NULL;
+	renew_flags(memory, start, length, true);
+	return start;
 }
 
 /* How many of the frames from the first on stand at neighbouring places. */
@@ -121,6 +146,9 @@ int pddi_frames_map(struct pddi_hold *hold, struct pddi_budget *budget,
 	while (done < npages) {
 		uint64_t n = neighbours(frames + done, npages - done);
 
+		error = -ENOSPC;
+		if (!pddi_budget_take(budget, MAPPINGS_PER_REMAP))
+			break;
 		error = remap(budget, memory, first + done, n, store->fd,
 			      pddi_frame_place(frames[done]));
 		if (error)
@@ -145,12 +173,10 @@ static int zero_run(struct pddi_hold *hold, struct pddi_budget *budget,
 	int error;
 
 	if (pddi_bit_test(memory->framed, first)) {
-		error = remap(budget, memory, first, n, -1, 0);
-		if (error)
-			return error;
-		pddi_memory_set_framed(memory, first, n, false);
-		pddi_hold_end(hold, first, n, true);
-		return 0;
+		error = pddi_remap_anonymous(budget, memory, first, n, false);
+		if (!error)
+			pddi_hold_end(hold, first, n, true);
+		return error;
 	}
 	if (pddi_hold_is_staged(hold, first))
 		pddi_uffd_zero(hold->probe->uffd, pddi_memory_address(memory, first), n,

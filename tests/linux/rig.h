@@ -178,4 +178,52 @@ static inline enum pdd_page_kind rig_kind(struct rig *rig, uint64_t page)
 	return (enum pdd_page_kind)view.kind;
 }
 
+/* Note that a frame was mapped at a page: what was mapped there before is not shown any more. */
+static inline void rig_show(struct rig *rig, struct pdd_frame **shown, uint64_t page,
+			    struct pdd_frame *frame)
+{
+	if (shown[page])
+		pddi_store_free(&rig->store, shown[page]);
+	shown[page] = frame;
+}
+
+/*
+ * Merge those pages of a run that can be held and are equal to a frame then, which is one of their
+ * content of a moment ago: they may be written all the time.
+ * @param shown  in, out: the frame that was mapped at each page of the memory last
+ * @return the number of pages merged
+ */
+static inline uint64_t rig_merge_busy(struct rig *rig, struct pdd_frame **shown, uint64_t first,
+				      uint32_t n)
+{
+	struct pdd_frame *frames[PDD_EXTENT_PAGES];
+	struct pdd_view views[PDD_EXTENT_PAGES];
+	uint64_t page = first, merged = 0, k;
+	int made = rig_create(rig, frames, first, n), nviews, i;
+
+	assert_true(made > 0);
+	nviews = rig_hold(rig, views, PDD_EXTENT_PAGES, first, (uint64_t)made);
+	assert_true(nviews > 0);
+	for (i = 0; i < nviews; page += views[i++].npages) {
+		for (k = 0; views[i].kind == PDD_PAGE_PRIVATE && k < views[i].npages; k++) {
+			const unsigned char *content = views[i].content;
+			struct pdd_frame **frame = &frames[page + k - first];
+
+			if (!pddi_content_equal(content + k * PAGE,
+						pddi_frame_content(&rig->store, *frame), PAGE)) {
+				pddi_hold_release(&rig->hold, page + k, 1);
+				continue;
+			}
+			assert_int_equal(rig_map(rig, page + k, frame, 1), 1);
+			rig_show(rig, shown, page + k, *frame);
+			*frame = NULL;
+			merged++;
+		}
+	}
+	for (i = 0; i < made; i++)
+		if (frames[i])
+			pddi_store_free(&rig->store, frames[i]);
+	return merged;
+}
+
 #endif

@@ -4,86 +4,12 @@
  * refused, and a child of fork.
  */
 #define _GNU_SOURCE 1
-#include "rig.h"
+#include "whole.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-
-static unsigned char *map_pages(size_t npages)
-{
-	void *start = mmap(NULL, npages * PAGE, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert_ptr_not_equal(start, MAP_FAILED);
-	return start;
-}
-
-/* Page i of a memory gets the content number `content`, which is 0 for a page of zeros. */
-static void fill_page(unsigned char *memory, size_t i, uint64_t content)
-{
-	uint64_t *words = (uint64_t *)(void *)(memory + i * PAGE);
-	uint64_t state = content;
-	size_t k;
-
-	for (k = 0; k < PAGE / sizeof(*words); k++)
-		words[k] = content ? next_random(&state) : 0;
-}
-
-static bool has_content(const unsigned char *memory, size_t i, uint64_t content)
-{
-	const uint64_t *words = (const uint64_t *)(const void *)(memory + i * PAGE);
-	uint64_t state = content;
-	size_t k;
-
-	for (k = 0; k < PAGE / sizeof(*words); k++)
-		if (words[k] != (content ? next_random(&state) : 0))
-			return false;
-	return true;
-}
-
-static struct pdd_linux *create(uint32_t flags)
-{
-	struct pdd_linux_options options = { .size = sizeof(options),
-					     .flags = flags,
-					     .aging = PDD_AGING_NONE,
-					     .expected_pages = 4096 };
-	struct pdd_linux *dedup;
-
-	assert_int_equal(pdd_linux_create(&dedup, &options), 0);
-	return dedup;
-}
-
-static void run_passes(struct pdd_linux *dedup, int passes)
-{
-	const char *why = "";
-
-	while (passes) {
-		int step = pdd_linux_step(dedup, 1000, 0);
-
-		assert_true(step >= 0 && step != PDD_STEP_IDLE);
-		passes -= step == PDD_STEP_PASS;
-	}
-	if (pdd_linux_check(dedup, &why))
-		fail_msg("%s", why);
-}
-
-static struct pdd_stats stats_of(struct pdd_linux *dedup)
-{
-	struct pdd_stats stats = { .size = sizeof(stats) };
-
-	assert_int_equal(pdd_linux_stats(dedup, &stats), 0);
-	return stats;
-}
-
-static struct pdd_linux_usage usage_of(struct pdd_linux *dedup)
-{
-	struct pdd_linux_usage usage;
-
-	assert_int_equal(pdd_linux_usage(dedup, &usage), 0);
-	return usage;
-}
 
 static void test_options(void **state)
 {
@@ -91,6 +17,7 @@ static void test_options(void **state)
 		struct pdd_linux_options known;
 		uint64_t unknown;
 	} options = { .known.size = sizeof(options) };
+	struct pdd_tunables tunables;
 	struct pdd_linux *dedup;
 
 	assert_int_equal(pdd_linux_create(&dedup, &options.known), 0);
@@ -101,10 +28,12 @@ static void test_options(void **state)
 	options.known.flags = 1u << 31;
 	assert_int_equal(pdd_linux_create(&dedup, &options.known), -EINVAL);
 	options.known.flags = 0;
-	options.known.max_page_sharing = 1;
+	pdd_tunables_init(&tunables);
+	tunables.max_page_sharing = 1;
+	options.known.tunables = &tunables;
 	assert_int_equal(pdd_linux_create(&dedup, &options.known), -EINVAL);
 	/* An older caller's options are shorter. */
-	options.known.size = offsetof(struct pdd_linux_options, max_page_sharing);
+	options.known.size = offsetof(struct pdd_linux_options, tunables);
 	assert_int_equal(pdd_linux_create(&dedup, &options.known), 0);
 	assert_int_equal(pdd_linux_step(dedup, 1, 0), PDD_STEP_IDLE);
 	assert_int_equal(pdd_linux_step(dedup, 0, 0), -EINVAL);
@@ -330,15 +259,6 @@ int main(void)
 		cmocka_unit_test(test_child),
 		cmocka_unit_test(test_threads),
 	};
-	struct pddi_probe probe;
-	bool able;
 
-	pddi_probe_init(&probe);
-	able = probe.facilities.move && probe.facilities.write_protect && probe.pagemap_fd >= 0;
-	pddi_probe_fini(&probe);
-	if (!able) {
-		printf("skipped: pages cannot be held in both ways here\n");
-		return SKIPPED;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return can_hold() ? cmocka_run_group_tests(tests, NULL, NULL) : SKIPPED;
 }

@@ -2,8 +2,9 @@
 /*
  * test_direct_io.c - scenario s67: direct reads of a file into pages that are just being held,
  * shared or zeroed. A device writes those pages without asking anybody, so they must not be
- * replaced; every byte must arrive (race 23). Once with the hooks driven directly, once by
- * pdd_linux_step().
+ * replaced; every byte must arrive (race 23). With the hooks driven directly, also while pages are
+ * moved from frame to frame, and by pdd_linux_step(), also where the promise of no device writes is
+ * kept by pinning.
  *
  * Nobody reads here while a device writes: the reader compares after its read has returned.
  */
@@ -14,6 +15,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+
+#include "linux/refile.h"
 
 #define CHUNK_PAGES 256u
 #define FILE_CHUNKS 64u
@@ -89,6 +92,8 @@ struct reader {
 	unsigned char *memory;
 	uint64_t first_chunk, chunk_step;
 	uint32_t wait_us; /* between filling a chunk and reading into it */
+	struct pdd_linux *dedup; /* to pin the chunk while it is read into; NULL: do not */
+	struct pdd_linux_memory *handle;
 	_Atomic uint64_t at; /* the chunk that is being read */
 	atomic_bool done;
 	uint64_t lost;
@@ -116,8 +121,14 @@ static void *read_all(void *arg)
 		atomic_store(&reader->at, c);
 		prepare_chunk(chunk);
 		usleep(reader->wait_us);
+		if (reader->dedup)
+			reader->failed += pdd_linux_pin(reader->dedup, reader->handle, chunk,
+							length) != 0;
 		if (pread(file, chunk, length, (off_t)(c * length)) != (ssize_t)length)
 			reader->failed++;
+		if (reader->dedup)
+			reader->failed += pdd_linux_unpin(reader->dedup, reader->handle, chunk,
+							  length) != 0;
 		for (p = 0; p < CHUNK_PAGES; p++)
 			reader->lost += !has_words(chunk + p * PAGE,
 						   file_word(c * CHUNK_PAGES + p));
@@ -126,15 +137,10 @@ static void *read_all(void *arg)
 	return NULL;
 }
 
-static void start_reader(struct reader *reader, unsigned char *memory, uint64_t first,
-			 uint64_t step, uint32_t wait_us)
+static void start_reader(struct reader *reader, struct reader how)
 {
-	memset(reader, 0, sizeof(*reader));
-	reader->memory = memory;
-	reader->first_chunk = first;
-	reader->chunk_step = step;
-	reader->wait_us = wait_us;
-	atomic_store(&reader->at, first);
+	*reader = how;
+	atomic_store(&reader->at, how.first_chunk);
 	assert_int_equal(pthread_create(&reader->thread, NULL, read_all, reader), 0);
 }
 
@@ -151,7 +157,7 @@ static uint64_t count_lost(const unsigned char *memory)
 
 static struct pdd_frame *shown[NPAGES];
 static struct {
-	uint64_t mapped, zeroed, released, refused[PDD_REASONS];
+	uint64_t mapped, zeroed, released, moved, refused[PDD_REASONS];
 } did;
 
 static void show(struct rig *rig, uint64_t page, struct pdd_frame *frame)
@@ -202,7 +208,34 @@ static void merge_some(struct rig *rig, uint64_t first, uint32_t n)
 			pddi_store_free(&rig->store, frames[i]);
 }
 
-static uint64_t run_hooks(uint32_t flags)
+/* Move pages from the first on that show frames, or did, to new ones of the same content. */
+static void refile_some(struct rig *rig, uint64_t first, uint32_t n)
+{
+	struct pdd_frame_wish wishes[16];
+	struct pdd_frame *twins[16];
+	uint32_t k, i;
+	int done;
+
+	for (k = 0; k < n && shown[first + k]; k++)
+		wishes[k] = (struct pdd_frame_wish){
+			.content = pddi_frame_content(&rig->store, shown[first + k]),
+			.region = &rig->memory.region,
+		};
+	if (!k)
+		return;
+	assert_int_equal(pddi_store_create(&rig->store, twins, wishes, k), (int)k);
+	done = pddi_frames_remap(&rig->hold, &rig->budget, &rig->store, &rig->memory, first, twins,
+				 k);
+	for (i = 0; i < k; i++) {
+		if ((int)i < done)
+			show(rig, first + i, twins[i]);
+		else
+			pddi_store_free(&rig->store, twins[i]);
+		did.moved += (int)i < done;
+	}
+}
+
+static uint64_t run_hooks(uint32_t flags, bool refile)
 {
 	static struct rig rig;
 	static struct reader reader;
@@ -214,7 +247,8 @@ static uint64_t run_hooks(uint32_t flags)
 		/* Fresh memory each time: what was merged and broken may not be touched again. */
 		rig_init(&rig, NPAGES, flags);
 		memset(shown, 0, sizeof(shown));
-		start_reader(&reader, rig.memory.start, 0, 1, 0);
+		start_reader(&reader,
+			     (struct reader){ .memory = rig.memory.start, .chunk_step = 1 });
 		while (!atomic_load(&reader.done)) {
 			uint64_t random = next_random(&seed);
 			uint32_t n = 1 + (uint32_t)(random >> 32) % 16;
@@ -222,6 +256,8 @@ static uint64_t run_hooks(uint32_t flags)
 			page = atomic_load(&reader.at) * CHUNK_PAGES +
 			       random % (CHUNK_PAGES - 16);
 			merge_some(&rig, page, n);
+			if (refile)
+				refile_some(&rig, page, n);
 		}
 		pthread_join(reader.thread, NULL);
 		assert_int_equal(reader.failed, 0);
@@ -234,10 +270,11 @@ static uint64_t run_hooks(uint32_t flags)
 		assert_int_equal(pddi_store_bytes(&rig.store), 0);
 		rig_fini(&rig);
 	}
-	printf("pages lost %llu; mapped %llu, zeroed %llu, released %llu, pinned %llu, "
+	printf("pages lost %llu; mapped %llu, moved %llu, zeroed %llu, released %llu, pinned %llu, "
 	       "pins unseen %llu, absent %llu\n",
 	       (unsigned long long)lost, (unsigned long long)did.mapped,
-	       (unsigned long long)did.zeroed, (unsigned long long)did.released,
+	       (unsigned long long)did.moved, (unsigned long long)did.zeroed,
+	       (unsigned long long)did.released,
 	       (unsigned long long)did.refused[PDD_REASON_PINNED],
 	       (unsigned long long)did.refused[PDD_REASON_PINS_UNSEEN],
 	       (unsigned long long)did.refused[PDD_REASON_ABSENT]);
@@ -246,10 +283,17 @@ static uint64_t run_hooks(uint32_t flags)
 
 static void test_hooks(void **state)
 {
-	assert_int_equal(run_hooks(0), 0);
+	assert_int_equal(run_hooks(0, false), 0);
 	assert_true(did.mapped && did.zeroed);
 	assert_true(did.refused[PDD_REASON_PINNED]);
 	assert_true(did.refused[PDD_REASON_PINS_UNSEEN]); /* merged and broken */
+}
+
+/* Moved from frame to frame as well: who writes by a pin has broken the sharing before. */
+static void test_refile(void **state)
+{
+	assert_int_equal(run_hooks(0, true), 0);
+	assert_true(did.mapped && did.moved);
 }
 
 /* The contract broken: this shows that the test above would notice. How often is chance. */
@@ -259,23 +303,28 @@ static void test_broken_promise_is_noticed(void **state)
 
 	for (int tries = 0; !lost && tries < 5; tries++) {
 		printf("with the promise of no device writes broken: ");
-		lost = run_hooks(PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE);
+		lost = run_hooks(PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE, false);
 	}
 	assert_true(lost > 0);
 }
 
 /* --- the whole adapter --- */
 
-static void test_steps(void **state)
+static void run_steps(uint32_t flags, bool pin)
 {
 	static struct reader readers[2];
-	struct pdd_linux_options options = { .size = sizeof(options), .aging = PDD_AGING_NONE };
+	struct pdd_tunables tunables;
+	struct pdd_linux_options options = { .size = sizeof(options),
+					     .flags = flags,
+					     .tunables = &tunables };
 	struct pdd_linux_memory *handle;
 	struct pdd_linux *dedup;
 	struct pdd_stats stats = { .size = sizeof(stats) };
 	uint64_t lost = 0, pinned = 0, passes = 0, merges = 0, zeroed = 0;
 	int round, i;
 
+	pdd_tunables_init(&tunables);
+	tunables.aging = PDD_AGING_NONE;
 	assert_int_equal(pdd_linux_create(&dedup, &options), 0);
 	for (round = 0; round < ROUNDS; round++) {
 		unsigned char *memory = mmap(NULL, NPAGES * PAGE, PROT_READ | PROT_WRITE,
@@ -285,7 +334,12 @@ static void test_steps(void **state)
 		assert_ptr_not_equal(memory, MAP_FAILED);
 		assert_int_equal(pdd_linux_add(dedup, &handle, 0, memory, NPAGES * PAGE), 0);
 		for (i = 0; i < 2; i++)
-			start_reader(&readers[i], memory, (uint64_t)i, 2, 5000);
+			start_reader(&readers[i], (struct reader){ .memory = memory,
+								   .first_chunk = (uint64_t)i,
+								   .chunk_step = 2,
+								   .wait_us = 5000,
+								   .dedup = pin ? dedup : NULL,
+								   .handle = handle });
 		while (!atomic_load(&readers[0].done) || !atomic_load(&readers[1].done)) {
 			int step = pdd_linux_step(dedup, 4096, 0);
 
@@ -320,12 +374,25 @@ static void test_steps(void **state)
 	assert_true(merges && zeroed);
 }
 
+static void test_steps(void **state)
+{
+	run_steps(0, false);
+}
+
+/* The promise kept by pinning what is read into: pages are held in the way that sees no pins. */
+static void test_steps_with_pins(void **state)
+{
+	run_steps(PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE, true);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hooks),
+		cmocka_unit_test(test_refile),
 		cmocka_unit_test(test_broken_promise_is_noticed),
 		cmocka_unit_test(test_steps),
+		cmocka_unit_test(test_steps_with_pins),
 	};
 	struct pddi_probe probe;
 	bool able;

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_hold.c - no write is lost and no writer hangs while pages are held, shared, zeroed and
- * given back (races 1, 2, 9, 26 of the adapter). No engine: the hooks are driven at random.
- *
- * Two threads count in words of their own in every page, and set them back to zero now and then; a
- * third lets the kernel write (pread into the page). Each knows what its words must be and compares
- * before each write.
+ * given back (races 1, 2, 9, 26 of the adapter). No engine: the hooks are driven at random while
+ * threads count in the pages.
  */
 #define _GNU_SOURCE 1
-#include "rig.h"
+#include "counters.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -20,72 +17,8 @@
 
 #include "linux/uapi.h"
 
-#define NPAGES 2048u
-#define WRITERS 3
+#define NPAGES COUNTERS_PAGES
 #define SECONDS 2
-
-struct writer {
-	pthread_t thread;
-	struct pdd_linux_memory *memory;
-	atomic_bool *stop;
-	int source; /* a file with the numbers from 0 on, for the kernel's writes; -1 */
-	uint32_t index;
-	uint64_t seed;
-	uint64_t writes;
-	uint64_t wrong;
-	uint64_t expected[NPAGES];
-};
-
-#define NUMBERS 65536u
-
-static volatile uint64_t *counter(const struct writer *w, uint64_t page)
-{
-	return (volatile uint64_t *)(void *)(pddi_memory_address(w->memory, page) + 512 * w->index);
-}
-
-static void write_one(struct writer *w, uint64_t page, uint64_t random)
-{
-	volatile uint64_t *word = counter(w, page);
-	uint64_t value = *word;
-
-	if (value != w->expected[page])
-		w->wrong++;
-	value = random & 3 ? value + 1 : 0;
-	if (w->source >= 0) {
-		value %= NUMBERS;
-		if (pread(w->source, (void *)(uintptr_t)word, sizeof(*word),
-			  (off_t)(value * sizeof(*word))) != sizeof(*word))
-			w->wrong++;
-	} else {
-		*word = value;
-	}
-	w->expected[page] = value;
-	w->writes++;
-}
-
-static void *write_all_the_time(void *arg)
-{
-	struct writer *w = arg;
-
-	while (!atomic_load_explicit(w->stop, memory_order_relaxed)) {
-		uint64_t random = next_random(&w->seed);
-
-		write_one(w, random % NPAGES, random >> 32);
-	}
-	return NULL;
-}
-
-static int numbers_file(void)
-{
-	static uint64_t numbers[NUMBERS];
-	int fd = memfd_create("numbers", MFD_CLOEXEC);
-	uint64_t i;
-
-	for (i = 0; i < NUMBERS; i++)
-		numbers[i] = i;
-	assert_int_equal(write(fd, numbers, sizeof(numbers)), sizeof(numbers));
-	return fd;
-}
 
 static struct pdd_frame *shown[NPAGES]; /* the frame that was mapped at each page */
 static struct {
@@ -195,25 +128,15 @@ static void unmap_run(struct rig *rig, uint64_t first, uint64_t n)
 static void count_under_holds(uint32_t flags)
 {
 	static struct rig rig;
-	static struct writer writers[WRITERS];
-	atomic_bool stop = false;
-	uint64_t seed = test_seed(), wrong = 0, writes = 0, i, k;
+	static struct counters counters;
+	uint64_t seed = test_seed(), wrong, writes, k;
 	uint64_t end;
-	int source = numbers_file();
 	const char *why = "";
 
 	rig_init(&rig, NPAGES, flags);
 	memset(shown, 0, sizeof(shown));
 	memset(&did, 0, sizeof(did));
-	memset(writers, 0, sizeof(writers));
-	for (i = 0; i < WRITERS; i++) {
-		writers[i].memory = &rig.memory;
-		writers[i].stop = &stop;
-		writers[i].index = (uint32_t)i;
-		writers[i].seed = seed + i + 1;
-		writers[i].source = i == WRITERS - 1 ? source : -1;
-		pthread_create(&writers[i].thread, NULL, write_all_the_time, &writers[i]);
-	}
+	counters_start(&counters, rig.memory.start, NPAGES, 0, seed);
 	end = now_ns() + SECONDS * UINT64_C(1000000000);
 	while (now_ns() < end) {
 		uint64_t random = next_random(&seed);
@@ -226,16 +149,7 @@ static void count_under_holds(uint32_t flags)
 		if (random >> 62 == 0)
 			unmap_run(&rig, first, n);
 	}
-	/* Nobody may hang, or this will. */
-	atomic_store(&stop, true);
-	for (i = 0; i < WRITERS; i++)
-		pthread_join(writers[i].thread, NULL);
-	for (i = 0; i < WRITERS; i++) {
-		wrong += writers[i].wrong;
-		writes += writers[i].writes;
-		for (k = 0; k < NPAGES; k++)
-			wrong += *counter(&writers[i], k) != writers[i].expected[k];
-	}
+	wrong = counters_stop(&counters, &writes);
 	printf("%llu writes, %llu wrong; pages mapped %llu (held by protection %llu), zeroed %llu, "
 	       "released %llu, refused %llu, unmapped %llu, frames freed %llu\n",
 	       (unsigned long long)writes, (unsigned long long)wrong,
@@ -251,7 +165,6 @@ static void count_under_holds(uint32_t flags)
 			pddi_store_free(&rig.store, shown[k]);
 	pddi_store_flush(&rig.store);
 	assert_int_equal(pddi_store_bytes(&rig.store), 0);
-	close(source);
 	rig_fini(&rig);
 }
 
@@ -430,6 +343,62 @@ static void test_mixed_endings(void **state)
 	rig_fini(&rig);
 }
 
+/* Memory that consists of several mappings, which do not join for all that they are alike. */
+static void cut_memory(struct rig *rig, uint64_t first, uint64_t npages)
+{
+	void *pages = mmap(NULL, npages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
+
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	(void)madvise(pages, npages * PAGE, MADV_NOHUGEPAGE);
+	memset(pages, 1, npages * PAGE); /* its pages are numbered by where it is */
+	assert_ptr_not_equal(mremap(pages, npages * PAGE, npages * PAGE,
+				    MREMAP_MAYMOVE | MREMAP_FIXED,
+				    pddi_memory_address(&rig->memory, first)),
+			     MAP_FAILED);
+}
+
+static void test_several_mappings(void **state)
+{
+	static const uint32_t all[] = { PDD_LINUX_NO_DEVICE_WRITES,
+					PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE };
+
+	for (size_t f = 0; f < 2; f++) {
+		static struct rig rig;
+		struct pdd_view views[8];
+		struct pdd_frame *frames[64];
+		uint64_t i;
+
+		rig_init(&rig, 64, all[f]);
+		memset(pddi_memory_address(&rig.memory, 0), 1, 64 * PAGE);
+		cut_memory(&rig, 8, 5);
+		cut_memory(&rig, 13, 1);
+		cut_memory(&rig, 40, 20);
+		for (i = 0; i < 64; i++)
+			memset(pddi_memory_address(&rig.memory, i), (int)i + 1, PAGE);
+		/* Held as one, and released with all its content. */
+		assert_int_equal(rig_hold(&rig, views, 8, 0, 64), 1);
+		assert_int_equal(views[0].kind, PDD_PAGE_PRIVATE);
+		assert_int_equal(views[0].npages, 64);
+		pddi_hold_release(&rig.hold, 0, 64);
+		for (i = 0; i < 64; i++)
+			assert_int_equal(pddi_memory_address(&rig.memory, i)[99], i + 1);
+		/* Zeroed: the zero page everywhere where that is put. */
+		assert_int_equal(rig_hold(&rig, views, 8, 5, 50), 1);
+		assert_int_equal(rig_zero(&rig, 5, 50), 50);
+		for (i = 5; f == 0 && i < 55; i++)
+			assert_int_equal(rig_kind(&rig, i), PDD_PAGE_ZERO);
+		for (i = 0; i < 64; i++)
+			assert_int_equal(pddi_memory_address(&rig.memory, i)[99],
+					 i < 5 || i >= 55 ? i + 1 : 0);
+		memset(pddi_memory_address(&rig.memory, 0), 7, 64 * PAGE);
+		rig_merge(&rig, frames, 0, 64);
+		for (i = 0; i < 64; i++)
+			assert_int_equal(pddi_memory_address(&rig.memory, i)[99], 7);
+		rig_fini(&rig);
+	}
+}
+
 /* --- refusals --- */
 
 /* Pages that another process shares are refused, those around them are held. */
@@ -571,6 +540,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waiters),
 		cmocka_unit_test(test_mixed_endings),
+		cmocka_unit_test(test_several_mappings),
 		cmocka_unit_test(test_refusal_in_the_middle),
 		cmocka_unit_test(test_protection_refuses),
 		cmocka_unit_test(test_move),

@@ -5,7 +5,7 @@
  * 6).
  */
 #define _GNU_SOURCE 1
-#include "rig.h"
+#include "maps.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -26,21 +26,10 @@ static void fill(uint64_t npages)
 		memset(at(i), (int)(i % 250) + 1, PAGE);
 }
 
-static void count_inside(void *ctx, uintptr_t start, uintptr_t end)
-{
-	uintptr_t from = (uintptr_t)rig.memory.start;
-
-	if (start < from + rig.memory.npages * PAGE && from < end)
-		++*(uint64_t *)ctx;
-}
-
 /* Mappings that the memory consists of. */
 static uint64_t inside(void)
 {
-	uint64_t count = 0;
-
-	assert_int_equal(pddi_mappings_walk(count_inside, &count), 0);
-	return count;
+	return maps_inside(&rig.memory);
 }
 
 static void *do_nothing(void *arg)
@@ -115,32 +104,23 @@ static void test_kernel_limit(void **state)
 {
 	struct pdd_frame *frames[64];
 	struct pdd_view view;
-	uint64_t max = pddi_mappings_max(), i;
-	uint64_t npieces = 2 * max + 10;
-	unsigned char *pieces;
+	struct maps_limit limit;
 	uint32_t kind;
+	uint64_t i;
 
-	if (max > 1000000 || THREAD_SANITIZER) {
-		printf("not run: %s\n", THREAD_SANITIZER ? "the sanitizer cannot live at the limit"
-							: "the limit is too high to be filled");
+	if (!maps_can_reach_limit())
 		skip();
-	}
 	rig_init(&rig, 1024, PDD_LINUX_NO_DEVICE_WRITES);
 	fill(64);
 	rig_merge(&rig, frames, 0, 20);
 	assert_int_equal(rig_create(&rig, frames + 20, 20, 44), 44);
 	rig.budget.limit = UINT64_MAX; /* to reach the other one */
-	pieces = mmap(NULL, npieces * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		      -1, 0);
-	assert_ptr_not_equal(pieces, MAP_FAILED);
+	maps_limit_init(&limit);
 
 	/* Held before the limit is reached, as holding may split a mapping. */
 	assert_int_equal(rig_hold(&rig, &view, 1, 30, 3), 1);
 	assert_int_equal(view.kind, PDD_PAGE_PRIVATE);
-	for (i = 0; i < npieces; i += 2)
-		if (mprotect(pieces + i * PAGE, PAGE, PROT_READ))
-			break;
-	assert_true(i < npieces);
+	maps_limit_reach(&limit);
 	/* The middle one would cut the run into three. */
 	assert_int_equal(rig_map(&rig, 31, &frames[31], 1), -ENOSPC);
 	for (i = 0; i < 3; i++)
@@ -173,7 +153,7 @@ static void test_kernel_limit(void **state)
 		assert_int_equal(kind, PDD_PAGE_PRIVATE);
 		assert_int_equal(at(i)[9], i + 1);
 	}
-	munmap(pieces, npieces * PAGE);
+	maps_limit_leave(&limit);
 	assert_int_equal(thread_works(), 0);
 	rig_fini(&rig);
 }
@@ -277,69 +257,24 @@ static void test_release_leaves_nothing(void **state)
 
 /* --- flags --- */
 
-/* VmFlags of the mapping at an address, and whether it is the store's. */
-#define FLAGS_MAX 512
-static void vm_flags(const void *address, char flags[FLAGS_MAX], bool *store)
-{
-	FILE *smaps = fopen("/proc/self/smaps", "r");
-	char line[512];
-	bool here = false;
-
-	assert_non_null(smaps);
-	flags[0] = '\0';
-	while (fgets(line, sizeof(line), smaps)) {
-		unsigned long start, end;
-
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
-			here = start <= (uintptr_t)address && (uintptr_t)address < end;
-			if (here)
-				*store = strstr(line, "pagededup-store") != NULL;
-		} else if (here && !strncmp(line, "VmFlags:", 8)) {
-			memcpy(flags, line + 8, sizeof(line) - 8);
-			break;
-		}
-	}
-	fclose(smaps);
-	assert_true(flags[0]);
-}
-
 static void test_flags_stay(void **state)
 {
-	static const char *const kept[] = { " dc ", " dd ", " nr " };
 	struct pdd_frame *frames[8];
 	struct pdd_view views[2];
-	char flags[FLAGS_MAX];
-	uint32_t found, i;
-	bool store;
 
 	rig_init(&rig, 64, PDD_LINUX_NO_DEVICE_WRITES);
-	assert_ptr_equal(mmap(at(0), 64 * PAGE, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0),
-			 at(0));
-	assert_int_equal(madvise(at(0), 64 * PAGE, MADV_DONTFORK), 0);
-	assert_int_equal(madvise(at(0), 64 * PAGE, MADV_DONTDUMP), 0);
-	(void)madvise(at(0), 64 * PAGE, MADV_NOHUGEPAGE);
-	assert_int_equal(pddi_mappings_inspect(&found, (uintptr_t)at(0), (uintptr_t)at(64)), 0);
-	assert_int_equal(found, PDDI_MEMORY_DONTFORK | PDDI_MEMORY_DONTDUMP |
-					PDDI_MEMORY_NORESERVE);
-	rig.memory.flags = found | PDDI_MEMORY_NOHUGEPAGE;
+	maps_set_all_flags(&rig);
 	fill(64);
-	vm_flags(at(8), flags, &store);
-	for (i = 0; i < 3; i++)
-		assert_non_null(strstr(flags, kept[i]));
+	assert_true(maps_has_all_flags(at(8)));
 	rig_merge(&rig, frames, 8, 8);
-	vm_flags(at(8), flags, &store);
-	assert_true(store);
-	for (i = 0; i < 3; i++)
-		assert_non_null(strstr(flags, kept[i]));
+	assert_true(maps_is_store(at(8)));
+	assert_true(maps_has_all_flags(at(8)));
 	assert_int_equal(pddi_frames_unmap(&rig.memory, 8, 8), 8);
 	memset(at(8), 0, 8 * PAGE);
 	assert_int_equal(rig_hold(&rig, views, 2, 8, 8), 1);
 	assert_int_equal(rig_zero(&rig, 8, 8), 8);
-	vm_flags(at(8), flags, &store);
-	assert_false(store);
-	for (i = 0; i < 3; i++)
-		assert_non_null(strstr(flags, kept[i]));
+	assert_false(maps_is_store(at(8)));
+	assert_true(maps_has_all_flags(at(8)));
 	rig_fini(&rig);
 }
 

@@ -43,14 +43,17 @@ static unsigned char *make_memory(bool zero)
 
 static struct pdd_linux *make_dedup(void)
 {
+	struct pdd_tunables tunables;
 	struct pdd_linux_options options = {
 		.size = sizeof(options),
 		.flags = PDD_LINUX_NO_DEVICE_WRITES,
-		.aging = PDD_AGING_NONE,
+		.tunables = &tunables,
 		.expected_pages = PAGES,
 	};
 	struct pdd_linux *dedup;
 
+	pdd_tunables_init(&tunables);
+	tunables.aging = PDD_AGING_NONE;
 	assert_int_equal(pdd_linux_create(&dedup, &options), 0);
 	return dedup;
 }

@@ -25,7 +25,7 @@ run guest-dedup 8
 
 # Without holding. Several tries, since it is a matter of chance when writes are lost.
 tries=0 lost=0
-while [ "$lost" -eq 0 ] && [ "$tries" -lt 5 ]; do
+while [ "$lost" -eq 0 ] && [ "$tries" -lt 15 ]; do
 	run guest-dedup-nohold 5
 	lost=$(field lost_increments "$got")
 	tries=$((tries + 1))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_aging.c - known bugs 28 and 30: equal pages that never met, as they were looked at
- * in different scans; and what was left of a page's age when it had shared a frame.
+ * test_known_bugs_aging.c - known bugs 28 and 30: equal pages that never met, as they were looked
+ * at in different scans; and what was left of a page's age when it had shared a frame.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,9 +35,9 @@ static bool is_pair_shared(const struct sim_region *region, uint64_t i, uint64_t
 
 /* ---- 28 ---- */
 
-/* A page comes at pass `start`, an equal one `wait` passes later, for each of both: they share at the
- * second look at the younger one, whether the older one is looked at then or not. (For the default
- * period and more starts: test_aging_passes.c.) */
+/* A page comes at pass `start`, an equal one `wait` passes later, for each of both: they share at
+ * the second look at the younger one, whether the older one is looked at then or not. (For the
+ * default period and more starts: test_aging_passes.c.) */
 static void test_28_equal_page_comes(void **unused)
 {
 	struct sim_region *region;
@@ -58,9 +58,9 @@ static void test_28_equal_page_comes(void **unused)
 	sim_destroy(sim);
 }
 
-/* Both are old, of different contents; then one is written, after any wait, and is equal to the other.
- * The pass of its phase finds that out, in at most `max_period` passes; it is due then, and merges in
- * the next one. */
+/* Both are old, of different contents; then one is written, after any wait, and is equal to the
+ * other. The pass of its phase finds that out, in at most `max_period` passes; it is due then,
+ * and merges in the next one. */
 static void become_equal(uint32_t max_period)
 {
 	struct sim_region *region;
@@ -89,9 +89,9 @@ static void test_28_old_pages_become_equal(void **unused)
 	become_equal(64);
 }
 
-/* The index is of no help: all checksums are equal, so that a page that a pass skips leaves the index
- * (search.c). Other pages keep it so. A page comes, and an equal one `wait` passes later: they have to
- * be looked at in one pass, whatever their ages. */
+/* The index is of no help: all checksums are equal, so that a page that a pass skips leaves the
+ * index (search.c). Other pages keep it so. A page comes, and an equal one `wait` passes later:
+ * they have to be looked at in one pass, whatever their ages. */
 static void meet_in_one_pass(uint32_t max_period, unsigned wait)
 {
 	struct sim *sim = sim_create(&(struct sim_options){ .max_period = max_period, .nroots = 1,
@@ -114,8 +114,9 @@ static void meet_in_one_pass(uint32_t max_period, unsigned wait)
 	sim_destroy(sim);
 }
 
-/* Known bug 28: each item counted down for itself, so two equal pages could be looked at in turns for
- * ever: of 420 pairs 60 never merged. Here equal pages have equal phases, and periods are nested. */
+/* Known bug 28: each item counted down for itself, so two equal pages could be looked at in turns
+ * for ever: of 420 pairs 60 never merged. Here equal pages have equal phases, and periods are
+ * nested. */
 static void test_28_all_waits(void **unused)
 {
 	for (unsigned wait = 0; wait < WAITS; wait++) {
@@ -212,9 +213,9 @@ static void share_and_leave(unsigned age, enum way way)
 	sim_destroy(sim);
 }
 
-/* Known bug 30: what a shared page recorded lay over its checksum and age, so that after a write they
- * were garbage, and skipping read them while it was shared. Here a page that leaves its frame, in
- * whatever way, starts anew: it needs two looks, which come in the next two passes. */
+/* Known bug 30: what a shared page recorded lay over its checksum and age, so that after a write
+ * they were garbage, and skipping read them while it was shared. Here a page that leaves its
+ * frame, in whatever way, starts anew: it needs two looks, which come in the next two passes. */
 static void test_30_leaving_starts_anew(void **unused)
 {
 	for (unsigned age = 0; age < 140; age += age < 20 ? 1 : 7)

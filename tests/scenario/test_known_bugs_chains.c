@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_chains.c - known bugs 3, 4 and 35: chains of frames that collapse while somebody is
- * at them, and chains that get more sharers than they may. (33: test_known_bugs_moved.c.)
+ * test_known_bugs_chains.c - known bugs 3, 4 and 35: chains of frames that collapse while
+ * somebody is at them, and chains that get more sharers than they may. (33:
+ * test_known_bugs_moved.c.)
  *
- * KSM had a node for each chain, which went when one frame was left; who still held a pointer to it
- * used freed memory. Here a frame leads, and what may become stale is which one that is.
+ * KSM had a node for each chain, which went when one frame was left; who still held a pointer to
+ * it used freed memory. Here a frame leads, and what may become stale is which one that is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,9 +46,9 @@ static bool collect(struct pdd_frame *leader, struct pdd_frame **chain, unsigned
 	return found;
 }
 
-/* Known bug 4: the two pointers that a lookup gave, chain and frame, were confused. Whoever asks for
- * the leader of a frame gets one that lives; it is the frame itself if and only if that is no dup; a
- * search by content finds the same one; and what is picked there has room, if any has. */
+/* Known bug 4: the two pointers that a lookup gave, chain and frame, were confused. Whoever asks
+ * for the leader of a frame gets one that lives; it is the frame itself if and only if that is no
+ * dup; a search by content finds the same one; and what is picked there has room, if any has. */
 static void assert_leader(struct sim *sim, struct sim_frame *f)
 {
 	struct pdd_frame *frame = &f->frame, *leader = pddi_stable_leader(&sim->scanner, frame);
@@ -98,8 +99,8 @@ static uint64_t excess(const struct sim *sim, uint32_t limit)
 
 /* ---- 3, 4: chains collapse ---- */
 
-/* `n` frames of one content, two sharers each; frame `room` is to lose one; those in `gone` are gone
- * when the search for another page of that content meets them. */
+/* `n` frames of one content, two sharers each; frame `room` is to lose one; those in `gone` are
+ * gone when the search for another page of that content meets them. */
 static void collapse(enum sim_checksum checksum, unsigned n, unsigned gone, unsigned room)
 {
 	struct sim *sim = sim_create(&(struct sim_options){ .limit = LIMIT, .no_refile = true,
@@ -260,8 +261,8 @@ static void reproduce(enum sim_checksum checksum, uint64_t processes, uint64_t v
 	sim_destroy(sim);
 }
 
-/* Known bug 3: the lookup collapsed a chain, its caller went on with the chain's node. Known bug 35:
- * a frame that came from another node was put into a chain without being counted. */
+/* Known bug 3: the lookup collapsed a chain, its caller went on with the chain's node. Known bug
+ * 35: a frame that came from another node was put into a chain without being counted. */
 static void test_3_reproducer(void **unused)
 {
 	reproduce(SIM_CHECKSUM_DEFAULT, 256, 32, 400);
@@ -272,8 +273,8 @@ static void test_3_reproducer(void **unused)
 /* ---- 35: no frame over the limit, save by forks ---- */
 
 /* Two full frames are cloned, so that each has more sharers than it may, and one of them moves to
- * another node, into a chain that is there. Nobody else joins it, all that are beyond the limit were
- * counted, and pages that come find places elsewhere. */
+ * another node, into a chain that is there. Nobody else joins it, all that are beyond the limit
+ * were counted, and pages that come find places elsewhere. */
 static void fork_and_move(uint32_t limit, unsigned forks, bool told)
 {
 	struct sim *sim = sim_create(&(struct sim_options){ .limit = limit, .nodes_apart = true,

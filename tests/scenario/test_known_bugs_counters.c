@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_counters.c - known bugs 14, 15 and 20: counters of one owner that did not add up to
- * those of all, that fell below 0, that a fork copied. (20 by its own test: test_ksm_functional_fork.c.)
+ * test_known_bugs_counters.c - known bugs 14, 15 and 20: counters of one owner that did not add
+ * up to those of all, that fell below 0, that a fork copied. (20 by its own test:
+ * test_ksm_functional_fork.c.)
  *
  * All counts are 64-bit words, so that all of them are added up here, those of tomorrow included.
  */
@@ -163,8 +164,8 @@ static uint64_t zero_pages(const struct sim *sim)
 }
 
 /* Known bug 14: a page that the zero page replaced stayed counted as the owner's own, which was
- * noticed when the owner went. After any sequence of events the sums are right; and after a pass that
- * nothing stood in the way of the count of zero pages is what there is. */
+ * noticed when the owner went. After any sequence of events the sums are right; and after a pass
+ * that nothing stood in the way of the count of zero pages is what there is. */
 static void test_14_owners_add_up(void **unused)
 {
 	struct sim *sim = sim_create(&(struct sim_options){ .limit = 3, .max_period = 4 });
@@ -193,9 +194,9 @@ static void test_14_owners_add_up(void **unused)
 
 /* ---- 15 ---- */
 
-/* Between any two hooks a program writes: it fills pages with zeros, or others over those that are
- * about to be, or just were, replaced. No gauge of a space is more than its pages, which it would be
- * if it fell below 0. */
+/* Between any two hooks a program writes: it fills pages with zeros, or others over those that
+ * are about to be, or just were, replaced. No gauge of a space is more than its pages, which it
+ * would be if it fell below 0. */
 static void place_and_unplace(struct sim *sim, enum sim_hook hook, bool before)
 {
 	if (!sim->stepping)

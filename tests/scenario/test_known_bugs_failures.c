@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_failures.c - known bugs 2 and 5: what KSM got wrong when a step of a merge failed.
- * Each call of each hook that takes part in a merge fails in turn, with each error, wholly or in
- * part. No page is written meanwhile, so what is recorded of a page must be exactly what it shows.
+ * test_known_bugs_failures.c - known bugs 2 and 5: what KSM got wrong when a step of a merge
+ * failed. Each call of each hook that takes part in a merge fails in turn, with each error,
+ * wholly or in part. No page is written meanwhile, so what is recorded of a page must be exactly
+ * what it shows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,9 +139,10 @@ static void test_2_no_success_is_left_over(void **unused)
 				came = fail_once(hooks[h].hook, hooks[h].named, errors[e], k, 0);
 				assert_true(came || k > 1);
 			}
+			if (hooks[h].hook == SIM_PAGES_GET) /* it is asked again for the rest */
+				continue;
 			for (uint64_t part = 1; part < PAGES; part++)
-				if (hooks[h].hook != SIM_PAGES_GET) /* asked again, and then honest */
-					fail_once(hooks[h].hook, hooks[h].named, errors[e], 0, part);
+				fail_once(hooks[h].hook, hooks[h].named, errors[e], 0, part);
 		}
 	}
 }
@@ -230,7 +232,8 @@ static void spoil_copies(struct sim *sim, enum sim_hook hook, bool before)
  * time it does not, or what it makes is of no use. */
 static void nth_allocation_fails(uint32_t limit, uint64_t n, bool part, bool spoil, bool sparse)
 {
-	struct sim *sim = sim_create(&(struct sim_options){ .limit = limit, .aging = PDD_AGING_NONE });
+	struct sim *sim = sim_create(
+		&(struct sim_options){ .limit = limit, .aging = PDD_AGING_NONE });
 	struct sim_region *regions[2];
 
 	for (unsigned r = 0; r < 2; r++)

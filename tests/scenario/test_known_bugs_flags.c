@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_flags.c - known bug 17: clearing one flag of a mapping cleared all those above it,
- * because a mask of 32 bits was inverted before it was widened. Here the flags and small fields of a
- * page share one word of its item.
+ * test_known_bugs_flags.c - known bug 17: clearing one flag of a mapping cleared all those above
+ * it, because a mask of 32 bits was inverted before it was widened. Here the flags and small
+ * fields of a page share one word of its item.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,8 +170,8 @@ static void test_17_pins_and_exclusion(void **unused)
 	sim_destroy(sim);
 }
 
-/* Of two flags, clearing a part of one does not make it the one that counts: a page that is excluded
- * and pinned is called excluded in whatever order that came about. */
+/* Of two flags, clearing a part of one does not make it the one that counts: a page that is
+ * excluded and pinned is called excluded in whatever order that came about. */
 static void test_17_reason_of_two_flags(void **unused)
 {
 	struct sim *sim = sim_create(NULL);

@@ -108,7 +108,7 @@ static struct sim *world_of_locks(enum lock lock)
 /* Whether the lock costs this page its merge. */
 static bool is_concerned(enum lock lock, const struct sim_region *region, uint64_t page)
 {
-	if (region != six.region)
+	if (lock == UNLOCKED || region != six.region)
 		return false;
 	return lock == SPACE || page == LOCKED || (lock == GET_BUSY && page > LOCKED);
 }
@@ -118,7 +118,7 @@ static void assert_others_merged(const struct sim *sim, enum lock lock)
 	for (const struct sim_space *space = sim->spaces; space; space = space->next)
 		for (uint64_t i = 0; i < PAGES; i++)
 			assert_int_equal(sim_is_shared(space->regions, i),
-					 lock == UNLOCKED || !is_concerned(lock, space->regions, i));
+					 !is_concerned(lock, space->regions, i));
 }
 
 /* 12 passes with a lock; the number of hook calls in each, or a check that they are hardly more. */
@@ -199,9 +199,9 @@ static void step_and_split(struct sim *sim)
 		ten.region->pages[i].hold_refuse = PDD_REASON_NONE;
 }
 
-/* Known bug 10: two equal pages of one huge page never merged, as the references that KSM itself had
- * to them kept it from being split. Here a page is not referred to when another is held, so equal
- * pages of the same group merge in a later pass, by twos or with others outside of it. */
+/* Known bug 10: two equal pages of one huge page never merged, as the references that KSM itself
+ * had to them kept it from being split. Here a page is not referred to when another is held, so
+ * equal pages of the same group merge in a later pass, by twos or with others outside of it. */
 static void test_10_equal_pages_of_a_group(void **unused)
 {
 	for (unsigned first = 0; first < GROUP; first++) {
@@ -250,8 +250,8 @@ static void lock_top(const struct pdd_rbnode *rb, unsigned levels)
 	lock_top(rb->right, levels - 1);
 }
 
-/* Pairs of victims come by turns; in between, whatever is at the top of the tree then gets locked, and
- * others are freed. Each pair is to merge within `passes`. */
+/* Pairs of victims come by turns; in between, whatever is at the top of the tree then gets
+ * locked, and others are freed. Each pair is to merge within `passes`. */
 static void contend(enum sim_checksum checksum, unsigned levels, unsigned passes)
 {
 	struct sim *sim = sim_create(&(struct sim_options){ .nroots = 1, .checksum = checksum,

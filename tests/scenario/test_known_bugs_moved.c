@@ -2,10 +2,10 @@
 /*
  * test_known_bugs_moved.c - known bug 33: a frame moves to another NUMA node.
  *
- * KSM puts such a node on a list until its page is scanned, and a proposed change kept the key where
- * the list had its links: it was lost, and the node was inserted anywhere. Here a frame goes from one
- * part of the index to the other at once. Its key is what its content says (the simulation checks
- * that after each step, and pdd_scanner_check() the order by it).
+ * KSM puts such a node on a list until its page is scanned, and a proposed change kept the key
+ * where the list had its links: it was lost, and the node was inserted anywhere. Here a frame
+ * goes from one part of the index to the other at once. Its key is what its content says (the
+ * simulation checks that after each step, and pdd_scanner_check() the order by it).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,8 +40,9 @@ struct world {
  * before and behind it, some of the same checksum. */
 static struct world create(enum sim_checksum checksum, unsigned n, enum there there)
 {
-	struct world w = { .sim = sim_create(&(struct sim_options){ .limit = 2, .no_refile = true,
-		.nodes_apart = true, .checksum = checksum, .nroots = 1, .aging = PDD_AGING_NONE }) };
+	struct world w = { .sim = sim_create(&(struct sim_options){
+		.limit = 2, .no_refile = true, .nodes_apart = true, .checksum = checksum,
+		.nroots = 1, .aging = PDD_AGING_NONE }) };
 
 	w.a = sim_region_add(sim_space_add(w.sim, 0), 16);
 	w.b = sim_region_add(sim_space_add(w.sim, 0), 16);
@@ -74,7 +75,8 @@ static struct world create(enum sim_checksum checksum, unsigned n, enum there th
 	return w;
 }
 
-/* The number of frames of a content on a node; 0 if there are none. Whether `that` is one of them. */
+/* The number of frames of a content on a node; 0 if there are none. Whether `that` is one of
+ * them. */
 static unsigned chain_length(struct world *w, const struct sim_frame *that, uint16_t node,
 			     bool *found)
 {
@@ -131,7 +133,8 @@ static void assert_newcomers_part(struct world *w, const struct sim_frame *moved
 	sim_settle(w->sim, 80);
 }
 
-static void move(enum sim_checksum checksum, unsigned n, unsigned which, enum there there, bool told)
+static void move(enum sim_checksum checksum, unsigned n, unsigned which, enum there there,
+		 bool told)
 {
 	struct world w = create(checksum, n, there);
 	struct sim_frame *moved = w.frames[which];
@@ -180,7 +183,9 @@ static void test_33_calls_who_waits(void **unused)
 		assert_int_equal(sim_reason(b, 0), PDD_REASON_UNIQUE);
 		sim_migrate(a, 0, 1);
 		if (told)
-			assert_int_equal(pdd_frame_moved(&sim->scanner, &a->pages[0].frame->frame, 1), 0);
+			assert_int_equal(pdd_frame_moved(&sim->scanner,
+							 &a->pages[0].frame->frame, 1),
+					 0);
 		else
 			sim_step(sim, 1); /* page 0 of a is come by */
 		assert_int_equal(sim_stats(sim).counts.pages_due, 1);

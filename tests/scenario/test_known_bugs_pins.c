@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_pins.c - known bugs 7 and 26: pages to which somebody else holds on, and places where
- * no page is.
+ * test_known_bugs_pins.c - known bugs 7 and 26: pages to which somebody else holds on, and places
+ * where no page is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,8 @@ static void drain(struct sim *sim, enum sim_hook hook, bool before)
 		pinned->pages[i].refuse = pinned->pages[i].hold_refuse = PDD_REASON_NONE;
 }
 
-/* Page 0 has been there for `age` passes when it is pinned for `passes`; then it merges in `most`. */
+/* Page 0 has been there for `age` passes when it is pinned for `passes`; then it merges in
+ * `most`. */
 static void pin_for(unsigned age, unsigned passes, enum pin pin, enum partner partner,
 		    enum pdd_aging aging, unsigned most)
 {
@@ -97,9 +98,9 @@ static void pin_for(unsigned age, unsigned passes, enum pin pin, enum partner pa
 }
 
 /* Known bug 7: references that were left in caches kept pages from being merged, now and then for
- * ever; they are drained when a scan starts. Here a page whose pins are released then merges in this
- * pass or the next one, however long it was pinned. Only if hold refused it again and again, and
- * without a sign of its release, it waits for the pass of its age. */
+ * ever; they are drained when a scan starts. Here a page whose pins are released then merges in
+ * this pass or the next one, however long it was pinned. Only if hold refused it again and again,
+ * and without a sign of its release, it waits for the pass of its age. */
 static void test_7_pins_released_at_scan_start(void **unused)
 {
 	for (unsigned passes = 0; passes <= 140; passes += passes < 12 ? 1 : 16) {
@@ -182,9 +183,9 @@ static int frames_map(void *ctx, struct pdd_region *region, uint64_t first,
 	return sim_ops.frames_map(ctx, region, first, frames, npages);
 }
 
-/* Pages of a and b that are equal one to one. Those of one of them, twins or pages at hand, change
- * between the moment they are found and the moment they are to be held. Page 2 is not decided about:
- * it lies between others that are, and may be held with them. */
+/* Pages of a and b that are equal one to one. Those of one of them, twins or pages at hand,
+ * change between the moment they are found and the moment they are to be held. Page 2 is not
+ * decided about: it lies between others that are, and may be held with them. */
 static void change_pages(bool twins, unsigned pages, enum thing thing)
 {
 	struct sim *sim = sim_create(&(struct sim_options){ .aging = PDD_AGING_NONE });
@@ -235,9 +236,9 @@ static void change_pages(bool twins, unsigned pages, enum thing thing)
 	sim_destroy(sim);
 }
 
-/* Known bug 26: an entry that was not present was treated as a mapping and write-protected. Here what
- * hold does not hold is not touched, whatever is there: it is not read, compared, replaced or
- * released, and keeps what it shows. */
+/* Known bug 26: an entry that was not present was treated as a mapping and write-protected. Here
+ * what hold does not hold is not touched, whatever is there: it is not read, compared, replaced
+ * or released, and keeps what it shows. */
 static void test_26_not_present(void **unused)
 {
 	for (unsigned twins = 0; twins < 2; twins++)

@@ -71,8 +71,8 @@ static void assert_all_shared(const struct sim_region *region, bool shared)
 }
 
 /* Known bug 21: after an exec the process was on no list, its policy was lost. Here an owner is
- * taken off and added again, wherever a pass stands: it is scanned from the next pass on, and shares
- * with its domain, by the settings that hold. */
+ * taken off and added again, wherever a pass stands: it is scanned from the next pass on, and
+ * shares with its domain, by the settings that hold. */
 static void test_21_owner_comes_again(void **unused)
 {
 	for (unsigned steps = 0; steps < 14; steps++) {
@@ -177,9 +177,9 @@ static void grow(struct sim *sim, bool in_pass)
 	sim_region_remove(region);
 }
 
-/* Known bug 27: what was registered piece by piece never became one mapping. Here a region that grows
- * in place stays one region, of one object, and a run of pages that merge goes across the old end,
- * unless that is the end of an extent. */
+/* Known bug 27: what was registered piece by piece never became one mapping. Here a region that
+ * grows in place stays one region, of one object, and a run of pages that merge goes across the
+ * old end, unless that is the end of an extent. */
 static void test_27_grown_region_is_one(void **unused)
 {
 	static const uint64_t ends[] = { 2, 3, 127, 128, 129, 300, 511, 512, 513, 1023, 1024 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_rmap.c - known bugs 12 and 29: addresses that the reverse map got wrong. (KSM's own
- * test for 29, and walks in random worlds: test_rmap.c. The highest page number that there can be:
- * test_known_bugs_sparse.c.)
+ * test_known_bugs_rmap.c - known bugs 12 and 29: addresses that the reverse map got wrong. (KSM's
+ * own test for 29, and walks in random worlds: test_rmap.c. The highest page number that there
+ * can be: test_known_bugs_sparse.c.)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,11 +69,11 @@ static void assert_told_of_all(const struct sim *sim, const struct sim_frame *fr
 /* ---- 12 ---- */
 
 /* The fields of an item that say nothing about where its page is, or what it is linked in. */
-static const uint64_t marks = (((UINT64_C(1) << ITEM_AGE_BITS) - 1) << ITEM_AGE_SHIFT) | ITEM_DUE |
-			      ITEM_FRESH | (((UINT64_C(1) << ITEM_NODE_BITS) - 1) << ITEM_NODE_SHIFT) |
-			      UINT64_C(1) << 63;
+static const uint64_t marks = ((UINT64_C(1) << ITEM_AGE_BITS) - 1) << ITEM_AGE_SHIFT |
+			      ((UINT64_C(1) << ITEM_NODE_BITS) - 1) << ITEM_NODE_SHIFT | ITEM_DUE |
+			      ITEM_FRESH | UINT64_C(1) << 63;
 
-/* Walk, and take shared pages for unmerged ones, while these bits are turned around in all items. */
+/* Walk while these bits are turned around in all items. */
 static void walk_with(struct sim *sim, struct sim_region *region, uint64_t bits)
 {
 	struct sim_frame *frame = region->pages[1].frame;
@@ -88,10 +88,11 @@ static void walk_with(struct sim *sim, struct sim_region *region, uint64_t bits)
 	}
 }
 
-/* Known bug 12: the address of an item had flags in its low bits, and one of them was not masked, so
- * that the wrong page was unmapped. Here the number of a page shares a word with other fields: each
- * bit of them alone, all of them, and others at random; the pages told of are those that show the
- * frame, by number and by address. (Ranges for hooks: the simulation checks that they are inside.) */
+/* Known bug 12: the address of an item had flags in its low bits, and one of them was not masked,
+ * so that the wrong page was unmapped. Here the number of a page shares a word with other fields:
+ * each bit of them alone, all of them, and others at random; the pages told of are those that
+ * show the frame, by number and by address. (Ranges for hooks: the simulation checks that they
+ * are inside.) */
 static void test_12_addresses_in_every_state(void **unused)
 {
 	static const uint64_t places[] = { 0, 1, 12345, (UINT64_C(1) << 52) - PAGES };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_sparse.c - known bugs 18 and 19: scanning and unmerging a mapping of 32 TiB with one
- * page in it took minutes, as they went page by page. Here a region of 2^45 bytes, 2^33 pages, costs
- * what is present in it: hooks are counted.
+ * test_known_bugs_sparse.c - known bugs 18 and 19: scanning and unmerging a mapping of 32 TiB
+ * with one page in it took minutes, as they went page by page. Here a region of 2^45 bytes, 2^33
+ * pages, costs what is present in it: hooks are counted.
  *
  * The embedder of this file has a directory of the pages that are there, and looks ahead in it.
  */
@@ -249,8 +249,8 @@ static uint64_t extents_present(void)
 	return n;
 }
 
-/* One pass, with a budget that goes by what is present, and the calls that it may cost: for each such
- * extent one visit to look at it and one for the hole behind it, and some for each page. */
+/* One pass, with a budget that goes by what is present, and the calls that it may cost: for each
+ * such extent one visit to look at it and one for the hole behind it, and some for each page. */
 static void pass(void)
 {
 	uint64_t extents = extents_present(), calls = w.calls, gets = w.gets;
@@ -296,8 +296,9 @@ static enum pdd_reason reason_of(uint64_t page)
 /* Known bug 18. */
 static void test_18_one_page(void **unused)
 {
-	static const uint64_t places[] = { 0, 1, 511, 512, NPAGES / 2 + 7, NPAGES - 513, NPAGES - 512,
-					   NPAGES - 1 };
+	static const uint64_t places[] = {
+		0, 1, 511, 512, NPAGES / 2 + 7, NPAGES - 513, NPAGES - 512, NPAGES - 1,
+	};
 
 	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		begin(NPAGES, 0);
@@ -423,7 +424,8 @@ static void test_12_highest_page(void **unused)
 		write_page(PDD_REGION_PAGES_MAX - i, 1);
 	for (unsigned n = 0; n < 150; n++)
 		pass();
-	assert_int_equal(pdd_rmap_walk(&w.scanner, NULL, &w.pages[0].frame->frame, room, 4, tell, &sum),
+	assert_int_equal(pdd_rmap_walk(&w.scanner, NULL, &w.pages[0].frame->frame, room, 4, tell,
+				       &sum),
 			 0);
 	assert_int_equal(sum, 2 * PDD_REGION_PAGES_MAX - 3);
 	end();

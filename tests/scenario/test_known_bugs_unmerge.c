@@ -107,8 +107,8 @@ static void test_13_veto(void **unused)
 	}
 }
 
-/* Pinning and excluding have to unmerge first: under a veto they fail, at once, and keep nobody out;
- * so does unmerging a space or everything. */
+/* Pinning and excluding have to unmerge first: under a veto they fail, at once, and keep nobody
+ * out; so does unmerging a space or everything. */
 static void test_13_veto_on_others(void **unused)
 {
 	for (unsigned page = 0; page < PAGES; page++) {
@@ -217,9 +217,10 @@ static bool abort_at(uint64_t mask, enum sim_checksum checksum, uint64_t k, unsi
 	return came;
 }
 
-/* Known bug 34: an aborted unmerge left items that looked as if they were inserted in the pass under
- * way, while the next one began with an empty tree; they were then taken out of a tree that they
- * were not in. At each call that may fail, in every part of a pass, with and without collisions. */
+/* Known bug 34: an aborted unmerge left items that looked as if they were inserted in the pass
+ * under way, while the next one began with an empty tree; they were then taken out of a tree that
+ * they were not in. At each call that may fail, in every part of a pass, with and without
+ * collisions. */
 static void test_34_aborted_anywhere(void **unused)
 {
 	for (unsigned how = 0; how < 8; how++) {

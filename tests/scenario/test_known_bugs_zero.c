@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_known_bugs_zero.c - known bug 11: between the checksum of a zero page and its replacement the
- * mapping went; KSM had not looked whether it was there, and crashed. When the zero page cannot be
- * put there, that ends it: nothing else is tried with the page in this look.
+ * test_known_bugs_zero.c - known bug 11: between the checksum of a zero page and its replacement
+ * the mapping went; KSM had not looked whether it was there, and crashed. When the zero page
+ * cannot be put there, that ends it: nothing else is tried with the page in this look.
  *
- * A region itself cannot go between two hooks of a step, since its space is locked there. What can is
- * what stands at its pages; between two steps everything can.
+ * A region itself cannot go between two hooks of a step, since its space is locked there. What
+ * can is what stands at its pages; between two steps everything can.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,8 +148,8 @@ static void test_11_region_goes_between_looks(void **unused)
 	}
 }
 
-/* zero_map fails after `part` pages of the run. Pages that fail stay as they are in this look, with the
- * reason of the error, and no frame is made for them. */
+/* zero_map fails after `part` pages of the run. Pages that fail stay as they are in this look,
+ * with the reason of the error, and no frame is made for them. */
 static void fail_after(uint64_t part, int error, enum pdd_reason reason, bool used_up)
 {
 	struct sim *sim = world(false);

@@ -13,22 +13,23 @@
  * take references without pinning (O_DIRECT of some network file systems). Write protection does
  * not see pins; it is needed for pages that were shared before and got their own copy by a write,
  * and for all pages on kernels before 6.8. Such pages are therefore left alone (reason "pins
- * unseen") unless PDD_LINUX_NO_DEVICE_WRITES promises that no device writes into the memory.
+ * unseen") unless PDD_LINUX_NO_DEVICE_WRITES promises that no device writes into the memory, nor
+ * keeps any of it registered. Memory that is kept out by pdd_linux_pin() is not meant by that: a
+ * program that brackets each direct I/O and each registration with pdd_linux_pin() and
+ * pdd_linux_unpin() may promise it.
  *
  * READ ALSO: while memory is added, the owner must not unmap, remap, mprotect, mlock or
- * MADV_DONTNEED it, nor register it with a userfaultfd; pdd_linux_remove() first. Where a page was
- * shared once, the memory stays a private mapping of the memfd, also after the removal:
- * MADV_DONTNEED there brings back no zeros, and it cannot be added again before it is mapped
- * afresh. A child of fork() must not read the memory (let it exec, or use MADV_DONTFORK): pages
- * that are being held are missing there, and frames that are freed later turn into zeros. Pages
- * that the owner did not write since a fork are refused (reason "pinned"), since the kernel does
- * not tell them apart.
+ * MADV_DONTNEED it, nor register it with a userfaultfd; pdd_linux_remove() first. Memory is given
+ * back by pdd_linux_discard(), which a balloon calls in place of madvise. A child of fork() must
+ * not read the memory (let it exec, or use MADV_DONTFORK): pages that are being held are missing
+ * there, and frames that are freed later turn into zeros. Pages that the owner did not write since
+ * a fork are refused (reason "pinned"), since the kernel does not tell them apart.
  *
  * A reader or writer of a page that is just being compared waits, at most for the work on one
- * extent. So the thread that calls pdd_linux_step() must not have its stack in added memory, nor
- * may the trace callback touch any. Signals are blocked during a step, and delivered afterwards:
- * without a deadline that is as long as the pages take. The library itself uses no memory of the
- * heap.
+ * extent; so does a writer while memory is removed. So the thread that calls pdd_linux_step(),
+ * pdd_linux_remove() or pdd_linux_destroy() must not have its stack in added memory, nor may the
+ * trace callback touch any. These calls block signals, which are delivered afterwards: without a
+ * deadline that is as long as the pages take. The library itself uses no memory of the heap.
  *
  * What does not wait, but fails: accesses through /proc/self/mem, ptrace and core dumps (a held
  * page is missing there), and what the kernel writes for a thread that ends. So no thread may have
@@ -50,8 +51,10 @@
 #ifndef PAGEDEDUP_LINUX_DEDUP_H
 #define PAGEDEDUP_LINUX_DEDUP_H
 
+#include <pagededup/explain.h>
 #include <pagededup/scanner.h>
 #include <pagededup/stats.h>
+#include <pagededup/tunables.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,7 +66,8 @@ struct pdd_linux;
 struct pdd_linux_memory;
 
 enum pdd_linux_flags {
-	/* No device and no direct I/O writes into any of the memory, see the top of this file. */
+	/* No device and no direct I/O writes into any of the memory, or keeps it registered, save
+	 * where it is kept out by pdd_linux_pin(); see the top of this file. */
 	PDD_LINUX_NO_DEVICE_WRITES = 1u << 0,
 	/* Hold by write protection even where the kernel has UFFDIO_MOVE (to test, to measure). */
 	PDD_LINUX_NO_MOVE = 1u << 1,
@@ -72,9 +76,7 @@ enum pdd_linux_flags {
 struct pdd_linux_options {
 	size_t size;              /* sizeof(struct pdd_linux_options) */
 	uint32_t flags;           /* enum pdd_linux_flags */
-	uint32_t max_page_sharing; /* sharers per frame, at least 2; 0: 256 */
-	enum pdd_aging aging;
-	bool keep_zero_pages;     /* treat zero pages like any others */
+	const struct pdd_tunables *tunables; /* copied; NULL: the defaults */
 	uint64_t expected_pages;  /* sizes the index; 0: 2^20 */
 	uint64_t max_mappings;    /* mappings that the process may have in all; 0: 15/16 of
 				     vm.max_map_count */
@@ -88,9 +90,10 @@ struct pdd_linux_options {
 /**
  * @param dedup    out
  * @param options  NULL for the defaults
- * @return 0; -EINVAL: a bad option (unknown flags, max_page_sharing 1, bytes beyond the known
- *         size that are not zero); -ENOMEM; -errno of memfd_create. A kernel without userfaultfd is
- *         no error: the deduplicator then merges nothing and pdd_linux_facilities() says why.
+ * @return 0; -EINVAL: a bad option (unknown flags, tunables that pdd_linux_set_tunables() would not
+ *         take, bytes beyond the known size that are not zero); -ENOMEM; -errno of memfd_create. A
+ *         kernel without userfaultfd is no error: the deduplicator then merges nothing and
+ *         pdd_linux_facilities() says why.
  * Since: 0.1
  */
 PDD_API int pdd_linux_create(struct pdd_linux **dedup, const struct pdd_linux_options *options);
@@ -124,10 +127,21 @@ PDD_API int pdd_linux_add(struct pdd_linux *dedup, struct pdd_linux_memory **mem
 			  uint32_t domain, void *start, size_t length);
 
 /**
- * Give every shared page its own copy and forget the memory.
+ * Give every shared page its own copy and forget the memory. Other threads may use it meanwhile, as
+ * in a step.
+ *
+ * Under PDD_LINUX_NO_DEVICE_WRITES, and where the kernel has write protection, the memory is
+ * anonymous again, though in several mappings, and may be added anew. What stays a private
+ * mapping of the memfd, as copies, are pages that are pinned, all that was ever shared where there
+ * is no such promise (the copy may be known to a device), and what is left at the kernel's limit of
+ * mappings: there MADV_DONTNEED brings back no zeros, and adding is refused, until the owner maps
+ * the memory afresh. Pages that give back their copies this way need the memory of one extent on
+ * top for a moment.
+ *
  * @return 0; -EINVAL: not added to this deduplicator; -ENOMEM: some pages could not be copied; they
- *         stay shared and the memory stays added; -ECHILD: in a child of fork
- * Since: 0.1
+ *         stay shared and the memory stays added: free some and try again; -ECHILD: in a child of
+ *         fork
+ * Complexity: O(pages), and a system call or two for each run of shared pages. Since: 0.1
  */
 PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *memory);
 
@@ -140,12 +154,140 @@ PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *m
  */
 PDD_API int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds);
 
+/* --- what the owner of memory asks for ---
+ *
+ * `start` and `length` are a range of whole pages of `memory`. None of these calls makes an access
+ * to the memory wait. */
+
+/**
+ * Give memory back (a balloon, free page reporting): the range reads zero afterwards, stops
+ * sharing, and takes no memory until it is used again. It stays added. This is to be called in
+ * place of MADV_DONTNEED, which in added memory brings back bytes that were shared once.
+ *
+ * Other threads may use the range meanwhile: they find a page's last content or zero, never
+ * anything else, and what they write is dropped or stays. A device that holds on to a page of it
+ * goes on with the old page, as with madvise. Excluded pages stay excluded.
+ * Parts that were shared get a new mapping, which MADV_DONTFORK, MADV_DONTDUMP and MAP_NORESERVE
+ * are renewed for. The budget of mappings (max_mappings) does not matter here.
+ *
+ * @return 0
+ *         -EINVAL: not whole pages, empty, not inside the memory, or the memory is not added here:
+ *         nothing is done
+ *         -EBUSY: a page of it is pinned: nothing is done; pdd_linux_unpin() first
+ *         -ENOSPC: the process is at the kernel's limit of mappings: raise vm.max_map_count, unmap
+ *         something, or write zeros instead
+ *         -ENOMEM: no memory for a mapping; other -errno of madvise: the memory was unmapped or
+ *         locked, against the contract
+ *         -ECHILD: in a child of fork
+ *         After -ENOSPC, -ENOMEM and others a first part of the range may be discarded, and the
+ *         rest is as it was; it may be tried again
+ * Complexity: O(pages that are known), and the kernel's work. Since: 0.1
+ */
+PDD_API int pdd_linux_discard(struct pdd_linux *dedup, struct pdd_linux_memory *memory, void *start,
+			      size_t length);
+
+/**
+ * Keep the deduplicator away from pages, as a device is about to hold on to them. When it returns
+ * they share nothing and are not replaced any more, until as many calls of pdd_linux_unpin() have
+ * come. Their reason is PDD_REASON_PINNED. Zero pages stay at the zero page: who writes them, or
+ * pins them for a device, makes the kernel give them memory.
+ *
+ * @return 0
+ *         -EINVAL: as pdd_linux_discard()
+ *         -ENOMEM: no memory for the copies of shared pages; some of them may have got theirs
+ *         -EOVERFLOW: a page of it is pinned 511 times already; unpin it first
+ *         -ECHILD: in a child of fork
+ *         After an error nothing is pinned by this call
+ * Complexity: O(pages). Since: 0.1
+ */
+PDD_API int pdd_linux_pin(struct pdd_linux *dedup, struct pdd_linux_memory *memory,
+			  const void *start, size_t length);
+
+/**
+ * The device has let go. The last unpinning makes pages eligible again.
+ * @return 0; -EINVAL: as pdd_linux_discard(), or a page of it is not pinned: nothing is changed;
+ *         -ECHILD: in a child of fork
+ * Complexity: O(pages). Since: 0.1
+ */
+PDD_API int pdd_linux_unpin(struct pdd_linux *dedup, struct pdd_linux_memory *memory,
+			    const void *start, size_t length);
+
+/**
+ * Leave pages alone because the owner wants it (memory that is hot, or secret): as pdd_linux_pin(),
+ * but they are excluded or not, without counting, and their reason is PDD_REASON_EXCLUDED.
+ * @return as pdd_linux_pin(), without -EOVERFLOW
+ * Complexity: O(pages). Since: 0.1
+ */
+PDD_API int pdd_linux_exclude(struct pdd_linux *dedup, struct pdd_linux_memory *memory,
+			      const void *start, size_t length);
+
+/**
+ * Undo pdd_linux_exclude() where it was done.
+ * @return 0; -EINVAL: as pdd_linux_discard(); -ECHILD: in a child of fork
+ * Complexity: O(pages). Since: 0.1
+ */
+PDD_API int pdd_linux_include(struct pdd_linux *dedup, struct pdd_linux_memory *memory,
+			      const void *start, size_t length);
+
+/**
+ * Give all shared pages of all memory their own copy (KSM: run = 2), in pieces. They stay eligible,
+ * so who wants it to last makes no steps meanwhile. When nothing is shared any more, all that is
+ * known of pages is forgotten. Zero pages stay at the zero page.
+ *
+ * @param budget  pages to unmerge at most, at least 1
+ * @return the number of pages unmerged; 0: done
+ *         -EINVAL: no budget; -ENOMEM: no memory for the next copy: all is valid, try again;
+ *         -ECHILD: in a child of fork
+ * Complexity: O(pages unmerged + pages / 512), the last call O(pages). Since: 0.1
+ */
+PDD_API int64_t pdd_linux_unmerge(struct pdd_linux *dedup, uint64_t budget);
+
+/* --- settings --- */
+
+/**
+ * Change the settings of tunables.h, all or none, from the next step on. merge_across_nodes changes
+ * nothing here: NUMA nodes are not told apart.
+ * @return 0; -EINVAL: NULL, a value out of its range, a bad size; -EBUSY: merge_across_nodes is to
+ *         change while pages are shared, pdd_linux_unmerge() first; -ECHILD: in a child of fork
+ * Complexity: as pdd_scanner_set_tunables(). Since: 0.1
+ */
+PDD_API int pdd_linux_set_tunables(struct pdd_linux *dedup, const struct pdd_tunables *tunables);
+
+/** @param tunables in: size; out: the rest. @return 0; -EINVAL: NULL, a bad size; -ECHILD: in a
+ * child of fork. Since: 0.1 */
+PDD_API int pdd_linux_get_tunables(struct pdd_linux *dedup, struct pdd_tunables *tunables);
+
+/**
+ * Put chains of frames of equal content in order with the next steps, whatever the time: as
+ * pdd_scanner_prune(), `prunes` in the statistics tells when it is done. Pages are moved from
+ * sparse frames to fuller ones only under PDD_LINUX_NO_DEVICE_WRITES and where the kernel has write
+ * protection (`write_protect` of the facilities): a device that begins to hold on to such a page
+ * cannot be seen.
+ * @return 0; -ECHILD: in a child of fork
+ * Complexity: O(1). Since: 0.1
+ */
+PDD_API int pdd_linux_prune(struct pdd_linux *dedup);
+
+/* --- what it tells --- */
+
 /** Statistics of all memory. @param stats in: size. @return 0 or -EINVAL. Since: 0.1 */
 PDD_API int pdd_linux_stats(struct pdd_linux *dedup, struct pdd_stats *stats);
 
 /** Statistics of one range. @return 0 or -EINVAL. Since: 0.1 */
 PDD_API int pdd_linux_memory_counts(struct pdd_linux *dedup, const struct pdd_linux_memory *memory,
 				    struct pdd_counts *counts);
+
+/**
+ * What is known of a page, and why it is not shared: pdd_region_explain().
+ * @param address      in the page
+ * @param explanation  in: size; out: the rest. `frame` is good for comparing with others only,
+ *                     until the next step
+ * @return 0; -EINVAL: NULL, a bad size, or the address lies in no added memory; -ECHILD: in a child
+ *         of fork
+ * Complexity: O(memories). Since: 0.1
+ */
+PDD_API int pdd_linux_explain(struct pdd_linux *dedup, const void *address,
+			      struct pdd_explanation *explanation);
 
 /** What the adapter keeps and what the kernel lets it do. */
 struct pdd_linux_facilities {
@@ -159,8 +301,8 @@ struct pdd_linux_facilities {
 struct pdd_linux_usage {
 	uint64_t frames;         /* frames that live in the store */
 	uint64_t store_bytes;    /* blocks that the kernel says the store has, in bytes */
-	uint64_t metadata_bytes; /* items, extents, roots, frame descriptors, bitmaps, buffers, as far
-				    as touched; and 192 for each mapping in added memory */
+	uint64_t metadata_bytes; /* items, extents, roots, frame descriptors, bitmaps, buffers, as
+				    far as touched; and 192 for each mapping in added memory */
 	uint64_t mappings;       /* mappings of the process, from /proc/self/maps */
 	uint64_t memory_mappings; /* those of them that lie in added memory */
 };
