@@ -279,6 +279,27 @@ static void refused(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	pddi_merge_cancel(scanner, items, n, reason);
 }
 
+/* Settle what hold said of some pages. */
+static void settle_view(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			struct pdd_region *region, struct pdd_item *const *items,
+			const struct pdd_view *view)
+{
+	enum pdd_reason reason = PDD_REASON_CHANGED;
+
+	if (view->kind == PDD_PAGE_PRIVATE && view->content) {
+		merge_held(scanner, worker, region, items, view);
+		return;
+	}
+	if (view->kind == PDD_PAGE_PRIVATE) { /* held, but nobody knows where */
+		scanner->priv.ops.release(scanner->priv.ctx, region, item_page(items[0]),
+					  view->npages);
+		reason = PDD_REASON_HOOK_FAILED;
+	} else if (view->kind == PDD_PAGE_REFUSED) {
+		reason = (enum pdd_reason)view->reason;
+	}
+	refused(scanner, worker, items, view->npages, reason);
+}
+
 void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    struct pdd_item *const *items, uint64_t n)
 {
@@ -299,12 +320,7 @@ void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 				   n - done);
 		for (int i = 0; i < nviews && i < (int)PDD_WORKER_VIEWS && done < n; i++) {
 			pddi_view_clip(&views[i], n - done);
-			if (views[i].kind == PDD_PAGE_PRIVATE)
-				merge_held(scanner, worker, region, &items[done], &views[i]);
-			else
-				refused(scanner, worker, &items[done], views[i].npages,
-					views[i].kind == PDD_PAGE_REFUSED ? views[i].reason
-									  : PDD_REASON_CHANGED);
+			settle_view(scanner, worker, region, &items[done], &views[i]);
 			done += views[i].npages;
 		}
 		/* It is the first page that cannot be held; those behind it may be. */

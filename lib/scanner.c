@@ -56,7 +56,9 @@ static int copy_options(struct pdd_scanner_options *copy, const struct pdd_scann
 	const unsigned char *bytes = (const unsigned char *)options;
 
 	memset(copy, 0, sizeof(*copy));
-	if (options->size < offsetof(struct pdd_scanner_options, tunables))
+	/* 0.1 knew all but the last member; a size never ends within one. */
+	if (options->size != offsetof(struct pdd_scanner_options, tunables) &&
+	    options->size < sizeof(*copy))
 		return -EINVAL;
 	for (size_t i = sizeof(*copy); i < options->size; i++)
 		if (bytes[i])
@@ -71,7 +73,8 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	struct pdd_scanner_options copy;
 	int err;
 
-	if (!scanner || !ops || !options || ops->size < offsetof(struct pdd_ops, zero_map))
+	if (!scanner || !ops || !options || ops->size < offsetof(struct pdd_ops, zero_map) ||
+	    ops->size % sizeof(void (*)(void)))
 		return -EINVAL;
 	err = copy_options(&copy, options);
 	if (err)

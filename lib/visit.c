@@ -51,7 +51,8 @@ static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nview
 
 	for (uint32_t i = 0; i < nviews; i++) {
 		/* What is not understood is left alone. */
-		if (views[i].kind > PDD_PAGE_ZEROED || views[i].node >= PDD_NODES_MAX) {
+		if (views[i].kind > PDD_PAGE_ZEROED || views[i].node >= PDD_NODES_MAX ||
+		    (views[i].kind == PDD_PAGE_PRIVATE && !views[i].content)) {
 			views[i].kind = PDD_PAGE_REFUSED;
 			views[i].reason = PDD_REASON_SPECIAL;
 		}

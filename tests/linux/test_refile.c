@@ -183,8 +183,8 @@ static void test_writers_wait(void **state)
 	assert_int_equal(pddi_hold_framed(&rig.hold, &rig.memory, 10, 4, false), 4);
 	start_waiter(&moved, 11);
 	start_waiter(&released, 13);
-	assert_int_equal(at(11)[0], 12);
-	assert_int_equal(at(13)[0], 14);
+	assert_int_equal(__atomic_load_n(at(11), __ATOMIC_RELAXED), 12);
+	assert_int_equal(__atomic_load_n(at(13), __ATOMIC_RELAXED), 14);
 	assert_int_equal(pddi_frames_map(&rig.hold, &rig.budget, &rig.store, &rig.memory, 10,
 					 twins + 2, 2),
 			 2);

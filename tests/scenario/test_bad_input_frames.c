@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_bad_input_frames.c - pages_get and hold say that a page shows a frame that is none, or one of
- * another domain; and pages_get cannot describe one page in the middle.
+ * test_bad_input_frames.c - pages_get and hold say that a page shows a frame that is none, or one
+ * of another domain; and pages_get cannot describe one page in the middle.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -226,8 +226,7 @@ static void test_option_sizes(void **unused)
 	}
 }
 
-/* DEFECT, lib/scanner.c pdd_scanner_init() and copy_options(): a size that ends within a member is
- * taken, and half a pointer with it. tunables.h refuses such sizes, since no version had them. */
+/* No version had a size that ends within a member; half a pointer would be taken with it. */
 static void test_sizes_within_a_member(void **unused)
 {
 	struct pdd_tunables t;

@@ -5,19 +5,22 @@
  *
  * Each known bug of KSM that can be had here has a property test, named by its number:
  *
- *	21, 22, 27          test_known_bugs_registration.c
- *	17                  test_known_bugs_flags.c
- *	1, 23, 24, 25       test_known_bugs_teardown.c
- *	2, 5, 13, 16, 34    test_known_bugs_steps.c; 34 also test_unshare.c
- *	3, 4, 33, 35        test_known_bugs_chains.c
- *	6, 10, 36           test_known_bugs_locks.c; 6 and 36 also test_busy.c
- *	8, 9, 32            test_known_bugs_search.c
- *	14, 15, 20          test_known_bugs_counters.c
- *	12, 29              test_known_bugs_rmap.c
- *	28, 30              test_known_bugs_aging.c
- *	18, 19              test_known_bugs_sparse.c
- *	11                  test_known_bugs_zero.c
- *	7, 26               test_known_bugs_pins.c
+ *	1, 23, 24, 25   test_known_bugs_teardown.c; 1 also test_ltp_ksm05.c
+ *	2, 5            test_known_bugs_failures.c
+ *	3, 4, 35        test_known_bugs_chains.c
+ *	6, 10, 36       test_known_bugs_locks.c; 6 and 36 also test_busy.c
+ *	7, 26           test_known_bugs_pins.c
+ *	8, 9, 32        test_known_bugs_search.c
+ *	11              test_known_bugs_zero.c
+ *	12, 29          test_known_bugs_rmap.c, test_rmap.c
+ *	13, 34          test_known_bugs_unmerge.c, test_unmerge.c; 13 also test_unmerge_vetoed.c
+ *	14, 15, 20      test_known_bugs_counters.c; 14 and 20 also test_ksm_functional_fork.c
+ *	16              test_known_bugs_looks.c
+ *	17              test_known_bugs_flags.c
+ *	18, 19          test_known_bugs_sparse.c
+ *	21, 22, 27      test_known_bugs_registration.c
+ *	28, 30          test_known_bugs_aging.c; 28 also test_aging_passes.c
+ *	33              test_known_bugs_moved.c
  *
  * Not applicable:
  *
