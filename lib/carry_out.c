@@ -33,8 +33,8 @@ static bool is_bridgeable(const struct pdd_item *a, const struct pdd_item *b)
 {
 	uint64_t from = item_page(a) + 1, to = item_page(b);
 
-	if (a->priv.region != b->priv.region || item_page(a) / PDD_EXTENT_PAGES != to / PDD_EXTENT_PAGES ||
-	    to - from > GAP_PAGES_MAX)
+	if (a->priv.region != b->priv.region ||
+	    item_page(a) / PDD_EXTENT_PAGES != to / PDD_EXTENT_PAGES || to - from > GAP_PAGES_MAX)
 		return false;
 	for (uint64_t page = from; page < to; page++)
 		if (item_state(pddi_item_at(a->priv.region, page)) != ITEM_INDEXED)

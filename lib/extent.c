@@ -120,3 +120,19 @@ void pddi_extent_put(struct pdd_region *region, struct pdd_extent *extent)
 	scanner->priv.ops.extent_put(scanner->priv.ctx, region, extent->priv.number,
 				     (struct pdd_extent_block *)(void *)extent);
 }
+
+bool pddi_part_next(const struct pdd_region *region, struct pddi_part *part, uint64_t first,
+		    uint64_t end)
+{
+	struct pdd_extent *extent;
+
+	if (first >= end)
+		return false;
+	extent = pddi_extent_next(region, first / PDD_EXTENT_PAGES, pdd_region_extents(end));
+	if (!extent)
+		return false;
+	part->extent = extent;
+	part->first = pddi_extent_first(extent) > first ? pddi_extent_first(extent) : first;
+	part->end = pddi_extent_end(region, extent) < end ? pddi_extent_end(region, extent) : end;
+	return true;
+}

@@ -12,7 +12,9 @@
  *	prune.c     chains in order, frames emptied calls stable
  *	stable.c    frames and their places         calls the index and chains
  *	space.c     spaces and regions              calls extent, item
- *	unmerge.c   unmerge, pin, exclude, discard  calls extent, item, stable
+ *	unmerge.c   pages get their own memory      calls extent, item, forget
+ *	keep_out.c  pin and exclude                 calls extent, item, unmerge
+ *	forget.c    forget and discard              calls extent, item
  *	item.c      an item leaves what it is in    calls stable, merge (cancel)
  *	extent.c    finding extents, on demand too
  *	tunables.c  settings                        calls item
@@ -99,6 +101,16 @@ void pddi_extent_put(struct pdd_region *region, struct pdd_extent *extent);
 /* Number and count the items of pages [first, end), all of one extent. */
 void pddi_extent_init_items(struct pdd_region *region, struct pdd_extent *extent, uint64_t first,
 			    uint64_t end);
+
+/* A part of a range that lies in one extent. */
+struct pddi_part {
+	struct pdd_extent *extent;
+	uint64_t first, end;
+};
+
+/* The next part of [first, end), in a live extent; false if there is none. */
+bool pddi_part_next(const struct pdd_region *region, struct pddi_part *part, uint64_t first,
+		    uint64_t end);
 
 /* The extent's first page and the one behind its last. */
 static inline uint64_t pddi_extent_first(const struct pdd_extent *extent)
@@ -281,7 +293,7 @@ bool pddi_prune_is_due(const struct pdd_scanner *scanner);
 /* Go on with a prune; takes from the budget what it uses. True: it is done. */
 bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left);
 
-/* ---- unmerge.c ---- */
+/* ---- forget.c ---- */
 
 /* Forget all pages [first, end), whatever they show, save those that are kept out. Extents of a
  * sparse region go back. */

@@ -29,11 +29,12 @@ void pdd_tunables_init(struct pdd_tunables *tunables)
 
 static bool is_valid(const struct pdd_tunables *t)
 {
-	bool power_of_two = t->max_period_passes && !(t->max_period_passes & (t->max_period_passes - 1));
+	uint32_t period = t->max_period_passes;
+	bool power_of_two = period && !(period & (period - 1));
 
 	return t->max_page_sharing >= 2 && t->merge_across_nodes <= 1 && t->use_zero_pages <= 1 &&
 	       (t->aging == PDD_AGING_PHASE || t->aging == PDD_AGING_NONE) && power_of_two &&
-	       t->max_period_passes <= PDD_AGING_PERIOD_MAX && t->one_look <= 1 && t->reserved == 0;
+	       period <= PDD_AGING_PERIOD_MAX && t->one_look <= 1 && t->reserved == 0;
 }
 
 /* Lay what the caller knows over the settings in force. 0 or -EINVAL. */
@@ -96,7 +97,8 @@ int pdd_scanner_get_tunables(const struct pdd_scanner *scanner, struct pdd_tunab
 		return -EINVAL;
 	if (size > sizeof(*tunables))
 		memset((char *)tunables + sizeof(*tunables), 0, size - sizeof(*tunables));
-	memcpy(tunables, &scanner->priv.tunables, size < sizeof(*tunables) ? size : sizeof(*tunables));
+	memcpy(tunables, &scanner->priv.tunables,
+	       size < sizeof(*tunables) ? size : sizeof(*tunables));
 	tunables->size = size;
 	return 0;
 }

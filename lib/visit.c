@@ -21,7 +21,7 @@ struct visit {
 	struct pdd_worker *worker;
 	struct pdd_region *region;
 	struct pdd_extent *extent; /* NULL: a sparse region has none here */
-	uint64_t reach;            /* nothing stands before this page, from the last one come by on */
+	uint64_t reach; /* nothing stands before this page, from the last one come by on */
 };
 
 /* A page that pages_get cannot describe. Those behind it may be described, unless all are busy. */
@@ -169,7 +169,7 @@ uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		.region = region,
 		.extent = pddi_extent_find(region, first / PDD_EXTENT_PAGES),
 	};
-	uint64_t done;
+	uint64_t done, next;
 
 	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
 		scanner->priv.stats.space_lock_misses++;
@@ -177,9 +177,10 @@ uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		return first + npages;
 	}
 	done = visit_extent(&visit, first, npages);
+	space->priv.counts.pages_busy += npages - done;
 	if (visit.extent)
 		pddi_extent_put(region, visit.extent);
+	next = done < npages ? first + npages : skip_hole(region, first + npages, visit.reach);
 	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-	space->priv.counts.pages_busy += npages - done;
-	return done < npages ? first + npages : skip_hole(region, first + npages, visit.reach);
+	return next;
 }

@@ -131,8 +131,8 @@ enum pdd_step {
  * @param ctx      first argument of every hook
  * @param options  read once
  * @return 0; -EINVAL: a required hook is missing, a size is smaller than the struct was in 0.1 or
- *         ends within a member, bytes beyond the known options are not zero, an unknown flag, page_shift, nroots or
- *         secret_len out of range, no secret and no checksum hook, only one of extent_get and
+ *         ends within a member, bytes beyond the known options are not zero, an unknown flag,
+ *         page_shift, nroots or secret_len out of range, no secret and no checksum hook, only one of extent_get and
  *         extent_put, bad tunables (pdd_scanner_set_tunables())
  * Calls hooks: none. Since: 0.1
  */
