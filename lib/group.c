@@ -82,8 +82,6 @@ static void adopt_frame(struct pdd_scanner *scanner, struct pdd_group *group,
 			struct pdd_frame *frame)
 {
 	close_group(scanner, group);
-	pdd_frame_init(frame, group->node.checksum, (uint32_t)(group->partition >> 16),
-		       (uint16_t)group->partition);
 	frame->priv.nreserved = group->nmembers + 1 + (group->twin != NULL);
 	group->frame = frame;
 	if (group->twin)
@@ -105,10 +103,12 @@ static bool copied_well(struct pdd_scanner *scanner, struct pdd_frame *frame, ui
 static void use_frame(struct pdd_scanner *scanner, struct pdd_group *group,
 		      struct pdd_frame *frame)
 {
+	pdd_frame_init(frame, group->node.checksum, (uint32_t)(group->partition >> 16),
+		       (uint16_t)group->partition);
 	if (copied_well(scanner, frame, group->node.checksum)) {
 		adopt_frame(scanner, group, frame);
 	} else {
-		scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
+		pddi_frame_free(scanner, frame);
 		dissolve(scanner, group, PDD_REASON_CHANGED);
 	}
 }

@@ -10,13 +10,17 @@
  * Invariants
  *  1. prune_checksum is where the prune goes on: all frames of smaller checksums were come by, and
  *     prune_skip of this checksum. These are numbers, not nodes, so whatever happens between two
- *     steps does no harm.
+ *     steps does no harm: if some of several leaders of one checksum go meanwhile, others of it may
+ *     be left to the next prune.
  *  2. A sharer moves only to a frame of its own chain, which has the same content, and only by the
  *     hook frames_remap, which does nothing to a page that was written. So no content is compared.
  *  3. Each step makes progress: it comes by one chain at least, or moves one sharer.
  *
- * Locking: the space of the sharer that is moved is tried; if it is busy, or the hook fails, the
- * chain is left until the next prune. Complexity: O(roots + nodes) for a whole prune, O(log) for
+ * A chain is put in order once, when the prune comes to it; steps that go on with it rely on the order
+ * that changes keep.
+ *
+ * Locking: the space of the sharer that is moved is tried; if it is busy, or the hook fails, the chain
+ * is left until the next prune. Complexity: O(roots + nodes) for a whole prune, O(log) for
  * each sharer that is moved.
  */
 #include "scanner_internal.h"
@@ -29,6 +33,9 @@ bool pddi_prune_is_due(const struct pdd_scanner *scanner)
 {
 	uint64_t period = scanner->priv.tunables.chain_prune_ms * NS_PER_MS;
 
+	/* A pass comes between two prunes, whatever the time. */
+	if (scanner->priv.pruned_pass == scanner->priv.epoch + 1)
+		return false;
 	/* Nobody tells when the last clone that maps a kept frame is gone. */
 	if (!scanner->priv.prune_wanted && !scanner->priv.stats.frames_kept)
 		return false;
@@ -69,7 +76,7 @@ static bool is_late(const struct pdd_scanner *scanner, const struct pdd_worker *
 
 enum progress {
 	GO_ON = 0,
-	PAUSE = 1,   /* the step has to end */
+	PAUSE = 1,    /* the step has to end */
 	LEAVE_IT = 2, /* a sharer cannot be moved: until the next prune */
 };
 
@@ -101,14 +108,19 @@ static bool prune_chain(struct pdd_scanner *scanner, const struct pdd_worker *wo
 	enum progress progress = GO_ON;
 	uint64_t nframes;
 
-	*leader = pddi_stable_tidy(scanner, *leader, &nframes);
-	spend(left, nframes);
+	if (!scanner->priv.prune_tidied) {
+		*leader = pddi_stable_tidy(scanner, *leader, &nframes);
+		scanner->priv.prune_tidied = *leader != NULL;
+		spend(left, nframes);
+	}
 	while (*leader && progress == GO_ON && scanner->priv.ops.frames_remap &&
 	       pdd_chain_plan_refile(*leader, &source, &target, limit)) {
 		progress = refile_all(scanner, worker, source, target, left);
 		/* The source may have been the leader, and be gone. */
 		*leader = pddi_stable_leader(scanner, target);
 	}
+	if (progress != PAUSE)
+		scanner->priv.prune_tidied = false;
 	return progress != PAUSE;
 }
 
@@ -145,7 +157,9 @@ static struct pdd_frame *find_leader(const struct pdd_scanner *scanner,
 		rb = left ? rb->left : rb->right;
 	}
 	leader = frame_from(first);
-	for (uint64_t i = 0; leader && i < scanner->priv.prune_skip; i++)
+	for (uint64_t i = 0; leader && i < scanner->priv.prune_skip &&
+			     leader->priv.node.checksum == scanner->priv.prune_checksum;
+	     i++)
 		leader = frame_behind(leader);
 	return leader;
 }
@@ -191,7 +205,9 @@ static void begin(struct pdd_scanner *scanner)
 	scanner->priv.prune_forced = false;
 	scanner->priv.prune_checksum = 0;
 	scanner->priv.prune_skip = 0;
+	scanner->priv.prune_tidied = false;
 	scanner->priv.pruned_ns = pddi_now(scanner);
+	scanner->priv.pruned_pass = scanner->priv.epoch + 1;
 }
 
 bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left)
@@ -203,16 +219,16 @@ bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worke
 	for (;;) {
 		const struct pdd_rbroot *root =
 			pdd_index_root(&scanner->priv.index, scanner->priv.prune_checksum);
+		uint64_t before = *left;
 
 		if (!prune_tree(scanner, worker, root, left))
 			return false;
 		if (!next_tree(scanner, root))
 			break;
-		if (++ntrees % TREES_PER_PAGE == 0) {
+		if (++ntrees % TREES_PER_PAGE == 0)
 			spend(left, 1);
-			if (!*left || is_late(scanner, worker))
-				return false;
-		}
+		if (*left != before && (!*left || is_late(scanner, worker)))
+			return false;
 	}
 	scanner->priv.in_prune = false;
 	scanner->priv.stats.prunes++;

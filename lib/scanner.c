@@ -165,13 +165,11 @@ static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker, uint
 	*left -= n;
 }
 
-/* Begin or go on with a prune, if it is time; whether it is done with. */
-static bool prune(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
+/* Whether the step has to begin or go on with a prune. */
+static bool has_to_prune(const struct pdd_scanner *scanner)
 {
-	if (!scanner->priv.in_prune && !scanner->priv.prune_forced &&
-	    (scanner->priv.in_pass || !pddi_prune_is_due(scanner)))
-		return true;
-	return pddi_prune_step(scanner, worker, left);
+	return scanner->priv.in_prune || scanner->priv.prune_forced ||
+	       (!scanner->priv.in_pass && pddi_prune_is_due(scanner));
 }
 
 int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
@@ -185,8 +183,14 @@ int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	left = budget->pages;
 	worker->priv.deadline_ns = budget->deadline_ns;
 	worker->priv.runs = 0;
-	if (!prune(scanner, worker, &left))
-		return PDD_STEP_MORE;
+	if (has_to_prune(scanner)) {
+		bool begun_before = scanner->priv.in_prune;
+
+		/* What ends a prune of several steps does nothing else: it had little budget. */
+		if (!pddi_prune_step(scanner, worker, &left) || !left ||
+		    (begun_before && scanner->priv.nframes))
+			return PDD_STEP_MORE;
+	}
 	if (!scanner->priv.in_pass) {
 		if (!pddi_region_first(scanner))
 			return PDD_STEP_IDLE;

@@ -158,6 +158,9 @@ struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksu
 				   uint64_t partition, const void *content, bool *several);
 /* Who leads the chain of a listed frame. */
 struct pdd_frame *pddi_stable_leader(struct pdd_scanner *scanner, struct pdd_frame *frame);
+/* Give a frame back, at the end of a visit if one is under way; that end. */
+void pddi_frame_free(struct pdd_scanner *scanner, struct pdd_frame *frame);
+void pddi_frames_flush(struct pdd_scanner *scanner);
 /* Put a frame with sharers among the others of its content. */
 void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame);
 /* Promise a place in a frame of this chain, NULL if none has room; take a promise back. */
@@ -290,7 +293,7 @@ uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
 
 /* Whether a prune is due between two passes. */
 bool pddi_prune_is_due(const struct pdd_scanner *scanner);
-/* Go on with a prune; takes from the budget what it uses. True: it is done. */
+/* Begin or go on with a prune; takes from the budget what it uses. True: it is done. */
 bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left);
 
 /* ---- forget.c ---- */

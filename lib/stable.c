@@ -159,6 +159,28 @@ static uint32_t limit_of(const struct pdd_scanner *scanner)
 	return scanner->priv.tunables.max_page_sharing;
 }
 
+/* Views of the visit under way may still name the frame, or pages be held: then it goes later. */
+void pddi_frame_free(struct pdd_scanner *scanner, struct pdd_frame *frame)
+{
+	if (!scanner->priv.visiting) {
+		scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
+		return;
+	}
+	frame->priv.node.u.dup.next = scanner->priv.freed;
+	scanner->priv.freed = frame;
+}
+
+void pddi_frames_flush(struct pdd_scanner *scanner)
+{
+	scanner->priv.visiting = false;
+	while (scanner->priv.freed) {
+		struct pdd_frame *frame = scanner->priv.freed;
+
+		scanner->priv.freed = frame->priv.node.u.dup.next;
+		scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
+	}
+}
+
 /* No sharer and no reserved place is left: keep the frame, if clones map it, or give it back; says
  * whether it went back. */
 static bool let_go(struct pdd_scanner *scanner, struct pdd_frame *frame)
@@ -178,7 +200,7 @@ static bool let_go(struct pdd_scanner *scanner, struct pdd_frame *frame)
 	scanner->priv.stats.frames_kept -= kept;
 	if (frame->priv.flags & FRAME_LISTED)
 		unlist(scanner, frame);
-	ops->frame_free(scanner->priv.ctx, frame);
+	pddi_frame_free(scanner, frame);
 	return true;
 }
 
@@ -276,6 +298,8 @@ void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, stru
 {
 	pdd_frame_unreserve(frame);
 	item_set(item, ITEM_SHARER, PDD_REASON_NONE);
+	/* Both may have moved to another node since the place was reserved. */
+	item_field_set(item, ITEM_NODE_SHIFT, ITEM_NODE_BITS, frame->priv.numa_node);
 	take_sharer(scanner, frame, item);
 	item_counts(item)->merges++;
 }

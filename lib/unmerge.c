@@ -109,6 +109,8 @@ static void forget_all(struct pdd_scanner *scanner)
 		     region = region->priv.next)
 			pddi_forget(region, 0, region->priv.npages, PDD_REASON_NEW);
 	scanner->priv.stats.full_scans = 0;
+	if (scanner->priv.stats.frames_kept)
+		scanner->priv.prune_forced = true;
 }
 
 int64_t pdd_scanner_unmerge(struct pdd_scanner *scanner, uint64_t budget)

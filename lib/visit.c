@@ -176,7 +176,9 @@ uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		space->priv.counts.pages_busy += npages;
 		return first + npages;
 	}
+	scanner->priv.visiting = true;
 	done = visit_extent(&visit, first, npages);
+	pddi_frames_flush(scanner);
 	space->priv.counts.pages_busy += npages - done;
 	if (visit.extent)
 		pddi_extent_put(region, visit.extent);

@@ -83,8 +83,9 @@ enum pdd_page_kind {
 	PDD_PAGE_SHARED = 2,  /* still the frame that frames_map or frames_remap put there */
 	PDD_PAGE_ZERO = 3,    /* the zero page */
 	PDD_PAGE_REFUSED = 4, /* must be left alone, see `reason` */
-	PDD_PAGE_FRAME = 5,   /* the frame `frame` of this library, whoever put it there: in a clone
-				 of a space (fork). The page becomes a sharer of it */
+	PDD_PAGE_FRAME = 5,   /* the frame `frame` of this library, put there by a clone of a space
+				 (fork) before the region was added. The page becomes a sharer of it,
+				 and may go on being called so */
 	PDD_PAGE_ZEROED = 6,  /* the zero page that zero_map put there, or in what this is a clone of;
 				 it becomes one of those that are counted as saved */
 };
@@ -213,14 +214,15 @@ struct pdd_ops {
 	/**
 	 * The content of a frame, which never changes.
 	 * @return NULL if the frame is gone, whatever the reason: the library then forgets it
-	 *         together with its sharers
+	 *         together with its sharers; what these pages show is the embedder's business
 	 */
 	const void *(*frame_content)(void *ctx, struct pdd_frame *frame);
 
 	/**
 	 * No page shares the frame any more as far as the library knows; it has forgotten it. After
-	 * pdd_region_remove() without an unmerge pages may still show it, if there is no
-	 * frame_is_mapped: its memory must then stay until they are unmapped.
+	 * pdd_region_remove() without an unmerge, or pdd_region_discard() without pages_discard,
+	 * pages may still show it, if there is no frame_is_mapped: its memory must then stay until
+	 * they are unmapped. In a step it comes after pages_put, while nothing is held.
 	 */
 	void (*frame_free)(void *ctx, struct pdd_frame *frame);
 

@@ -15,7 +15,8 @@
  * they are handed in.
  *
  * To end: unmerge and remove all regions, then the spaces. By then frame_free was called for every
- * frame, and the scanner's memory may go.
+ * frame, and the scanner's memory may go. (Where there were clones, kept frames go with a prune that
+ * comes after that: pdd_scanner_prune() and steps, until `frames_kept` is 0.)
  */
 #ifndef PAGEDEDUP_SCANNER_H
 #define PAGEDEDUP_SCANNER_H
@@ -105,9 +106,13 @@ struct pdd_scanner {
 		uint8_t compare_passes; /* searches compare at once: true collisions were met */
 		uint64_t prune_checksum; /* where the prune goes on, behind ... */
 		uint64_t prune_skip;     /* ... so many frames of this checksum */
-		uint64_t pruned_ns;      /* when the last one began */
+		bool prune_tidied;       /* the chain there is in order already */
+		uint64_t pruned_ns;      /* when the last one began, ... */
+		uint64_t pruned_pass;    /* ... and 1 + the pass before which it did */
 		uint64_t epoch;          /* number of the pass under way */
 		uint64_t nframes;        /* in the index, dups and kept ones included */
+		struct pdd_frame *freed; /* to go back at the end of the visit under way */
+		bool visiting;
 		struct pdd_stats stats;
 		unsigned char secret[PDD_SECRET_LEN_MAX];
 		size_t secret_len;
@@ -140,7 +145,7 @@ PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *
 			     const struct pdd_scanner_options *options);
 
 /**
- * Do a bounded part of a pass, or of a prune. It ends at the end of the pass even if the budget is
+ * Do a bounded part of a pass, or, if it is time for one, of a prune. It ends at the end of the pass even if the budget is
  * not used up.
  *
  * @param worker  zeroed before its first use; not used by two calls at once
@@ -162,7 +167,9 @@ PDD_API int pdd_scanner_prune(struct pdd_scanner *scanner);
 
 /**
  * Unmerge everything (KSM: run = 2), in pieces: pdd_space_unmerge() of all spaces. When nothing is
- * merged any more, all that is known of pages is forgotten and full_scans begins at 0 again.
+ * merged any more, all that is known of pages is forgotten and full_scans begins at 0 again. Pages of
+ * clones at which no pass has looked are not known to be merged: they keep showing their frames, which
+ * are kept; the next steps begin with a prune, which asks for these.
  *
  * @param budget  pages to unmerge at most, at least 1
  * @return the number of pages unmerged; 0: done. Or -errno as pdd_region_unmerge()

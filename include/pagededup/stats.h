@@ -43,11 +43,10 @@ struct pdd_counts {
 	uint64_t merges;        /* pages that began to share a frame */
 	uint64_t zero_merges;   /* pages replaced by the zero page */
 	uint64_t unshares;      /* pages that stopped sharing because they were written */
-	uint64_t adoptions;     /* pages of clones found to share a frame already, ... */
+	uint64_t adoptions;     /* pages of clones found to share a frame, or to be zeroed, already, ... */
 	uint64_t adoptions_over_limit; /* ... of these, beyond max_page_sharing */
 	uint64_t refiles;       /* pages moved from a sparse frame to a fuller one */
-	uint64_t failures[PDD_REASONS_MAX]; /* merges that were decided and not carried out, by
-					       enum pdd_reason */
+	uint64_t failures[PDD_REASONS_MAX]; /* merges that were tried and failed, by enum pdd_reason */
 };
 
 /** Of a whole scanner. */

@@ -215,6 +215,8 @@ static void test_regions(void **unused)
 
 static void test_readers(void **unused)
 {
+	struct pdd_tunables known = { .size = sizeof(known), .max_page_sharing = 2,
+				      .max_period_passes = 1 };
 	struct pdd_explanation explanation = { .size = sizeof(explanation) }, small = { .size = 7 };
 	struct pdd_stats stats = { .size = sizeof(stats) }, little = { .size = 7 };
 	struct pdd_space space = { 0 };
@@ -240,6 +242,8 @@ static void test_readers(void **unused)
 	refused(&w, (int64_t)pdd_region_unshares(NULL), 0);
 	refused(&w, (int64_t)pdd_region_unshares(&other), 0);
 	refused(&w, pdd_scanner_set_tunables(NULL, NULL), -EINVAL);
+	refused(&w, pdd_scanner_set_tunables(NULL, &known), -EINVAL);
+	refused(&w, pdd_scanner_get_tunables(NULL, &known), -EINVAL);
 	refused(&w, pdd_scanner_set_tunables(&w.sim->scanner, NULL), -EINVAL);
 	refused(&w, pdd_scanner_get_tunables(&w.sim->scanner, NULL), -EINVAL);
 	assert_int_equal(little.pages_shared, 0);

@@ -65,8 +65,13 @@ static void clone_act(struct sim *sim)
 
 static void clone_check(struct sim *sim)
 {
+	uint64_t alone = sim_stats(sim).counts.pages_unshared;
+
 	assert_int_equal(sim_stats(sim).counts.pages, 2 * 24);
-	assert_int_equal(sharing(sim), 2 * 18);
+	/* Of each of three contents one page may be left beside frames that clones filled beyond the
+	 * limit. */
+	assert_in_range(alone, 0, 3);
+	assert_int_equal(sharing(sim) + alone, 2 * 18);
 	assert_int_equal(sim_stats(sim).counts.ksm_zero_pages, 2 * 6);
 	assert_int_equal(sim_stats(sim).frames_kept, 0);
 	for (struct sim_space *space = sim->spaces; space; space = space->next)

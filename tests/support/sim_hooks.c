@@ -482,6 +482,8 @@ static void frame_free(void *ctx, struct pdd_frame *pdd_frame)
 		sim_fail("a frame is freed while pages show it");
 	if (pdd_frame_places(&frame->frame))
 		sim_fail("a frame is freed that has sharers or reserved places");
+	if (sim->ngets || sim->nholds)
+		sim_fail("a frame is freed that views may name, or while pages are held");
 	memset(&frame->frame, POISON, sizeof(frame->frame));
 	frame->freed = true;
 	frame->dropped = true;
