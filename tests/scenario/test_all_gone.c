@@ -42,7 +42,9 @@ static void assert_nothing_is_left(struct sim *sim)
 		assert_null(sim->roots[i].node);
 	assert_null(sim->frames);
 	assert_int_equal(sim->calls[SIM_EXTENT_GET], sim->calls[SIM_EXTENT_PUT]);
-	assert_int_equal(sim_step(sim, 1), PDD_STEP_IDLE);
+	/* A pass that is under way ends first. */
+	if (sim_step(sim, 1) != PDD_STEP_IDLE)
+		assert_int_equal(sim_step(sim, 1), PDD_STEP_IDLE);
 }
 
 /* Pages of every kind: chains, zero pages, filled ones, unique ones, absent ones, changing ones,
