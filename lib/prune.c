@@ -82,7 +82,7 @@ enum progress {
 
 /* Move sharers of a frame to another, as many as go. */
 static enum progress refile_all(struct pdd_scanner *scanner, const struct pdd_worker *worker,
-		       struct pdd_frame *source, struct pdd_frame *target, uint64_t *left)
+				struct pdd_frame *source, struct pdd_frame *target, uint64_t *left)
 {
 	uint64_t room = scanner->priv.tunables.max_page_sharing - pdd_frame_places(target);
 	uint64_t n = pdd_frame_sharers(source); /* with the last of them it may go */
@@ -174,6 +174,7 @@ static bool prune_tree(struct pdd_scanner *scanner, const struct pdd_worker *wor
 		if (leader->priv.node.checksum != scanner->priv.prune_checksum) {
 			scanner->priv.prune_checksum = leader->priv.node.checksum;
 			scanner->priv.prune_skip = 0;
+			scanner->priv.prune_tidied = false; /* the chain before may be gone */
 		}
 		if (!prune_chain(scanner, worker, &leader, left))
 			return false;
