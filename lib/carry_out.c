@@ -83,6 +83,19 @@ static enum pdd_reason lock(struct pdd_scanner *scanner, const struct pdd_worker
 	return PDD_REASON_BUSY;
 }
 
+/* Decisions whose time has not come. If it is for a lock they are due however often that happens: it
+ * says nothing about the page. */
+static void postpone(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
+		     enum pdd_reason reason)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (!pddi_merge_is_decided(scanner, items[i]))
+			continue;
+		pddi_merge_cancel(scanner, &items[i], 1, reason);
+		item_set_due(items[i], true);
+	}
+}
+
 /* Carry out decisions, which are ordered by region and page. */
 static void carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		      const struct pdd_space *at_hand, struct pdd_item *const *items, uint32_t nitems)
@@ -100,7 +113,7 @@ static void carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			if (reason == PDD_REASON_NONE)
 				pddi_merge_run(scanner, worker, worker->priv.run, n);
 			else
-				pddi_merge_cancel(scanner, worker->priv.run, n, reason);
+				postpone(scanner, worker->priv.run, n, reason);
 		}
 		if (reason == PDD_REASON_NONE && space != at_hand)
 			scanner->priv.ops.space_unlock(scanner->priv.ctx, space);

@@ -136,7 +136,7 @@ static int check_sharer(const struct pdd_item *item, const char **why)
 
 /* What its extent counts. */
 struct numbers {
-	unsigned known, unsettled, due, merged, kept_out;
+	unsigned known, unsettled, due, merged, kept_out, dirty;
 };
 
 static int check_item(struct pdd_item *item, const struct pdd_region *region, uint64_t page,
@@ -166,6 +166,7 @@ static int check_item(struct pdd_item *item, const struct pdd_region *region, ui
 	n->due += item_is_due(item);
 	n->merged += state == ITEM_SHARER || state == ITEM_ZERO;
 	n->kept_out += item_is_kept_out(item);
+	n->dirty += item_is_dirty(item);
 	return state == ITEM_SHARER ? check_sharer(item, why) : 0;
 }
 
@@ -183,7 +184,7 @@ static int check_extent(const struct pdd_region *region, const struct pdd_extent
 	}
 	if (n.due != extent->priv.due || n.unsettled != extent->priv.unsettled ||
 	    n.known != extent->priv.known || n.merged != extent->priv.merged ||
-	    n.kept_out != extent->priv.kept_out)
+	    n.kept_out != extent->priv.kept_out || n.dirty != extent->priv.dirty)
 		return broken(why, "check: the numbers of an extent are wrong");
 	if (!region->priv.extents && !n.known)
 		return broken(why, "check: a sparse region has an extent of which nothing is known");

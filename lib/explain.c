@@ -23,7 +23,8 @@ static enum pdd_page_state state_of(const struct pdd_item *item)
  * come by it, and those behind that; which is not asked here. */
 static uint32_t next_look(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
-	const struct pdd_tunables *t = &scanner->priv.tunables;
+	enum pdd_aging policy = (enum pdd_aging)scanner->priv.tunables.aging;
+	uint32_t longest = pddi_max_period(scanner);
 	uint32_t age = item_age(item), passes = 0;
 	uint64_t epoch = scanner->priv.epoch + scanner->priv.in_pass;
 
@@ -32,9 +33,8 @@ static uint32_t next_look(const struct pdd_scanner *scanner, const struct pdd_it
 	if (item_is_due(item) || item_state(item) == ITEM_NEW || item_state(item) == ITEM_SHARER ||
 	    item_state(item) == ITEM_ZERO)
 		return 0;
-	while (!pdd_aging_look((enum pdd_aging)t->aging, age, epoch + passes,
-			       item->priv.node.checksum, t->max_period_passes)) {
-		age += age < PDD_AGE_MAX;
+	while (!pdd_aging_look(policy, age, epoch + passes, item->priv.node.checksum, longest)) {
+		age = pdd_aging_next(policy, age, longest);
 		passes++;
 	}
 	return passes;
@@ -119,6 +119,7 @@ const char *pdd_hook_name(enum pdd_hook hook)
 		[PDD_HOOK_FRAMES_REMAP] = "frames_remap",
 		[PDD_HOOK_PAGES_DISCARD] = "pages_discard",
 		[PDD_HOOK_EXTENT_GET] = "extent_get",
+		[PDD_HOOK_PAGES_WRITTEN] = "pages_written",
 	};
 
 	return (unsigned)hook < PDD_HOOKS ? names[hook] : "unknown";

@@ -10,10 +10,11 @@
 void pddi_item_reset(struct pdd_item *item, enum pdd_reason reason)
 {
 	item_set_due(item, false);
+	item_set_dirty(item, false);
 	item_set_all(item, ITEM_NEW, PDD_CLASS_OTHER, reason);
 	item->priv.node.checksum = 0;
 	item->priv.word &= ~ITEM_FRESH;
-	item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, 0);
+	item_set_age(item, 0);
 	if (!item_is_kept_out(item))
 		item_set_node(item, 0);
 }
@@ -74,4 +75,6 @@ void pddi_item_fail(struct pdd_item *item, enum pdd_reason reason)
 	item_counts(item)->failures[reason]++;
 	item_set(item, ITEM_SEEN, reason);
 	item_set_due(item, first);
+	if (reason == PDD_REASON_CHANGED)
+		item_set_dirty(item, true); /* whoever wrote it: it must be read */
 }

@@ -50,6 +50,7 @@ enum {
 #define ITEM_DUE (UINT64_C(1) << 60)      /* the next pass looks at it, whatever its age */
 #define ITEM_FRESH (UINT64_C(1) << 61)    /* its place among true collisions, see search.c */
 #define ITEM_KEPT_OUT (UINT64_C(1) << 62) /* pinned or excluded */
+#define ITEM_DIRTY (UINT64_C(1) << 63)    /* its page was written since it was read, see written.c */
 
 /* Of an item that is kept out, the field of the NUMA node says why: it is not in the index. */
 #define ITEM_EXCLUDED (UINT64_C(1) << (ITEM_NODE_SHIFT + 9))
@@ -117,6 +118,11 @@ static inline bool item_is_due(const struct pdd_item *item)
 static inline bool item_is_fresh(const struct pdd_item *item)
 {
 	return item->priv.word & ITEM_FRESH;
+}
+
+static inline bool item_is_dirty(const struct pdd_item *item)
+{
+	return item->priv.word & ITEM_DIRTY;
 }
 
 static inline bool item_is_kept_out(const struct pdd_item *item)
@@ -215,8 +221,9 @@ static inline uint64_t *state_gauge(struct pdd_counts *counts, enum item_state s
 /* Whether a pass must come by an item, though nothing was written: it is not at rest yet. */
 static inline bool item_unsettled(enum item_state state, enum pdd_reason reason)
 {
-	return (state == ITEM_NEW && reason != PDD_REASON_ABSENT) || state == ITEM_SEEN ||
-	       state == ITEM_PENDING;
+	if (state == ITEM_NEW)
+		return reason != PDD_REASON_ABSENT && reason != PDD_REASON_KERNEL_ZERO;
+	return state == ITEM_SEEN || state == ITEM_PENDING;
 }
 
 /* Whether anything is known of a page but that nothing is there. */
@@ -300,13 +307,20 @@ static inline void item_set_due(struct pdd_item *item, bool due)
 		item_counts(item)->pages_due--;
 }
 
-/* One more encounter. */
-static inline void item_grow_older(struct pdd_item *item)
+/* Set or clear the mark that the page was written since it was read. */
+static inline void item_set_dirty(struct pdd_item *item, bool dirty)
 {
-	uint32_t age = item_age(item);
+	struct pdd_extent *extent = item_extent(item);
 
-	if (age < PDD_AGE_MAX)
-		item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, age + 1);
+	if (dirty == item_is_dirty(item))
+		return;
+	item->priv.word ^= ITEM_DIRTY;
+	extent->priv.dirty = (uint16_t)(dirty ? extent->priv.dirty + 1 : extent->priv.dirty - 1);
+}
+
+static inline void item_set_age(struct pdd_item *item, uint32_t age)
+{
+	item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, age);
 }
 
 /* What a pending item is bound to: a frame, or a group, told apart by the lowest bit. */

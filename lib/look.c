@@ -2,6 +2,7 @@
 /*
  * look.c - what a pass does with a page: read it, or skip it, and decide.
  *
+ *	not written, known ... left alone, or, if it waits for its second look, taken for unchanged
  *	absent ............... an item at the zero page stays so, all others are forgotten
  *	still its frame ...... done, unless that moved to another NUMA node
  *	another frame ........ a clone's page: it becomes a sharer of that frame
@@ -88,9 +89,9 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	enum item_state state = item_state(item);
 
 	item_counts(item)->pages_scanned++;
-	item_counts(item)->pages_hashed += checksum->class_ == PDD_CLASS_OTHER;
 	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
 		return;
+	item_set_dirty(item, false);
 	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
 	    checksum->class_ != item_class(item)) {
 		remember(scanner, item, checksum);
@@ -99,17 +100,34 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	}
 	item_set_due(item, false);
 	if (state == ITEM_INDEXED) {
-		if (!zero && pddi_search_is_alone(item))
+		if (!zero && !pddi_rebuilds(scanner) && pddi_search_is_alone(item))
 			return;
-		/* Either zero pages are replaced only since a setting changed. Or, among
-		 * collisions, the order is as good as the contents when they were inserted:
-		 * searching anew finds what was missed, and heals it (search.c). */
+		/* Zero pages are replaced only since a setting changed. Or the index is rebuilt.
+		 * Or, among collisions, the order is as good as the contents when they were
+		 * inserted: searching anew finds what was missed, and heals it (search.c). */
 		pddi_item_detach(scanner, item, item_reason(item));
 	}
 	if (zero)
 		decide(worker, item);
 	else
 		search(scanner, worker, item, content);
+}
+
+/* The checksum of a page, which is read for that unless it is known to be as it was. */
+static enum pdd_reason read_page(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+				 const struct pdd_item *item, const void *content)
+{
+	enum pdd_reason reason;
+
+	if (pddi_is_clean(scanner, item)) {
+		checksum->value = item->priv.node.checksum;
+		checksum->class_ = item_class(item);
+		return PDD_REASON_NONE;
+	}
+	reason = pddi_checksum(scanner, checksum, content);
+	if (reason == PDD_REASON_NONE)
+		item_counts(item)->pages_hashed += checksum->class_ == PDD_CLASS_OTHER;
+	return reason;
 }
 
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
@@ -119,8 +137,8 @@ void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 	uint32_t n = worker->priv.nbatch;
 
 	for (uint32_t i = 0; i < n; i++) {
-		enum pdd_reason reason =
-			pddi_checksum(scanner, &checksums[i], worker->priv.contents[i]);
+		enum pdd_reason reason = read_page(scanner, &checksums[i], batch[i],
+						   worker->priv.contents[i]);
 
 		if (reason != PDD_REASON_NONE) {
 			pddi_look_refused(scanner, batch[i], reason);
@@ -160,29 +178,48 @@ static void note_node(struct pdd_scanner *scanner, struct pdd_item *item, uint16
 	item_set_node(item, pddi_node(scanner, node));
 }
 
-/* A page that the pass does not look at. Among collisions it leaves the index (search.c). */
-static void skip(struct pdd_scanner *scanner, struct pdd_item *item)
+/* A page that the pass comes by without a look. Where the index is rebuilt, and among collisions
+ * (search.c), it leaves the index. */
+static void leave_index(struct pdd_scanner *scanner, struct pdd_item *item)
 {
-	item_counts(item)->pages_skipped++;
-	if (scanner->priv.compare_passes && item_state(item) == ITEM_INDEXED &&
-	    !pddi_search_is_alone(item))
+	if (item_state(item) == ITEM_INDEXED &&
+	    (pddi_rebuilds(scanner) ||
+	     (scanner->priv.compare_passes && !pddi_search_is_alone(item))))
 		pddi_item_detach(scanner, item, item_reason(item));
+}
+
+/* Whether it is the turn of a page that was read before. */
+static bool is_its_turn(const struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	return item_is_due(item) ||
+	       pdd_aging_look((enum pdd_aging)scanner->priv.tunables.aging, item_age(item),
+			      scanner->priv.epoch, item->priv.node.checksum,
+			      pddi_max_period(scanner));
+}
+
+static void grow_older(const struct pdd_scanner *scanner, struct pdd_item *item)
+{
+	item_set_age(item, pdd_aging_next((enum pdd_aging)scanner->priv.tunables.aging,
+					  item_age(item), pddi_max_period(scanner)));
 }
 
 static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			 struct pdd_item *item, const void *content, uint16_t node)
 {
-	const struct pdd_tunables *tunables = &scanner->priv.tunables;
-	uint32_t age;
+	bool look;
 
 	unshare(scanner, item);
 	note_node(scanner, item, node);
-	age = item_age(item);
-	item_grow_older(item);
-	if (item_state(item) != ITEM_NEW && !item_is_due(item) &&
-	    !pdd_aging_look((enum pdd_aging)tunables->aging, age, scanner->priv.epoch,
-			    item->priv.node.checksum, tunables->max_period_passes)) {
-		skip(scanner, item);
+	if (item_state(item) == ITEM_INDEXED && !item_is_due(item) && pddi_may_rest(scanner) &&
+	    pddi_is_clean(scanner, item)) {
+		item_counts(item)->pages_clean++;
+		return;
+	}
+	look = item_state(item) == ITEM_NEW || is_its_turn(scanner, item);
+	grow_older(scanner, item);
+	if (!look) {
+		item_counts(item)->pages_skipped++;
+		leave_index(scanner, item);
 		return;
 	}
 	worker->priv.batch[worker->priv.nbatch] = item;
@@ -256,6 +293,10 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 		/* The twin of a page that stands before it: decided, and to be held and compared. */
 		if (item_state(item) == ITEM_PENDING)
 			continue;
+		/* What stands there is known now. A page that is read clears the mark itself, and
+		 * of one that is refused nothing is known. */
+		if (view->kind != PDD_PAGE_PRIVATE && view->kind != PDD_PAGE_REFUSED)
+			item_set_dirty(item, false);
 		switch ((enum pdd_page_kind)view->kind) {
 		case PDD_PAGE_PRIVATE:
 			look_private(scanner, worker, item, content + i * scanner->priv.page_size,
@@ -282,4 +323,30 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 			break;
 		}
 	}
+}
+
+/* One page that is locked. */
+static void miss(struct pdd_scanner *scanner, struct pdd_item *item)
+{
+	if (item_is_kept_out(item))
+		return;
+	if (item_state(item) == ITEM_NEW) { /* it will be looked at in any case */
+		if (item_reason(item) == PDD_REASON_NEW)
+			item_set(item, ITEM_NEW, PDD_REASON_BUSY);
+		return;
+	}
+	if (item_state(item) != ITEM_SEEN && item_state(item) != ITEM_INDEXED)
+		return;
+	if (!(item_state(item) == ITEM_INDEXED && pddi_may_rest(scanner) &&
+	      pddi_is_clean(scanner, item)) &&
+	    is_its_turn(scanner, item))
+		item_set_due(item, true);
+	leave_index(scanner, item);
+}
+
+void pddi_look_missed(struct pdd_scanner *scanner, struct pdd_extent *extent, uint64_t first,
+		      uint64_t npages)
+{
+	for (uint64_t i = 0; i < npages; i++)
+		miss(scanner, pddi_extent_item(extent, first + i));
 }

@@ -155,6 +155,8 @@ static void replaced(struct pdd_scanner *scanner, struct pdd_item *item)
 {
 	struct pdd_frame *frame;
 
+	item_set_due(item, false);
+	item_set_dirty(item, false); /* what it shows now is known */
 	if (fate_of(scanner, item) == FATE_ZERO) {
 		item_set(item, ITEM_ZERO, PDD_REASON_NONE);
 		item_counts(item)->zero_merges++;

@@ -71,7 +71,8 @@ static void spend(uint64_t *left, uint64_t cost)
 
 static bool is_late(const struct pdd_scanner *scanner, const struct pdd_worker *worker)
 {
-	return worker->priv.deadline_ns && pddi_now(scanner) >= worker->priv.deadline_ns;
+	return pddi_is_quiescing(scanner) ||
+	       (worker->priv.deadline_ns && pddi_now(scanner) >= worker->priv.deadline_ns);
 }
 
 enum progress {

@@ -139,6 +139,7 @@ static void begin_pass(struct pdd_scanner *scanner)
 	scanner->priv.cursor = pddi_region_first(scanner);
 	scanner->priv.cursor_page = 0;
 	scanner->priv.in_pass = true;
+	pddi_written_forget(scanner, NULL);
 }
 
 static void end_pass(struct pdd_scanner *scanner)
@@ -148,7 +149,12 @@ static void end_pass(struct pdd_scanner *scanner)
 	scanner->priv.stats.full_scans++;
 	if (scanner->priv.compare_passes)
 		scanner->priv.compare_passes--;
+	if (scanner->priv.restless_passes)
+		scanner->priv.restless_passes--;
 }
+
+/* With a deadline, what is read between two looks at the clock. */
+#define TIMED_BYTES ((size_t)PDD_EXTENT_PAGES << 12)
 
 /* Come by pages of at most one extent; takes from the budget. */
 static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
@@ -157,11 +163,14 @@ static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker, uint
 	uint64_t page = scanner->priv.cursor_page;
 	uint64_t n = PDD_EXTENT_PAGES - page % PDD_EXTENT_PAGES;
 
+	if (worker->priv.deadline_ns && n > TIMED_BYTES / scanner->priv.page_size)
+		n = TIMED_BYTES / scanner->priv.page_size + (TIMED_BYTES < scanner->priv.page_size);
+
 	if (n > pddi_region_pass_pages(region) - page)
 		n = pddi_region_pass_pages(region) - page;
 	if (n > *left)
 		n = *left;
-	advance(scanner, pddi_visit(scanner, worker, region, page, n));
+	advance(scanner, pddi_visit(scanner, worker, region, page, n, *left));
 	*left -= n;
 }
 
@@ -172,15 +181,11 @@ static bool has_to_prune(const struct pdd_scanner *scanner)
 	       (!scanner->priv.in_pass && pddi_prune_is_due(scanner));
 }
 
-int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		     const struct pdd_budget *budget)
+static enum pdd_step step(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			  const struct pdd_budget *budget)
 {
-	uint64_t left;
+	uint64_t left = budget->pages;
 
-	if (!scanner || !worker || !budget || budget->pages == 0 ||
-	    (budget->deadline_ns && !scanner->priv.ops.now_ns))
-		return -EINVAL;
-	left = budget->pages;
 	worker->priv.deadline_ns = budget->deadline_ns;
 	worker->priv.runs = 0;
 	if (has_to_prune(scanner)) {
@@ -196,7 +201,7 @@ int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			return PDD_STEP_IDLE;
 		begin_pass(scanner);
 	}
-	while (scanner->priv.cursor && left) {
+	while (scanner->priv.cursor && left && !pddi_is_quiescing(scanner)) {
 		come_by(scanner, worker, &left);
 		if (budget->deadline_ns && pddi_now(scanner) >= budget->deadline_ns)
 			break;
@@ -205,4 +210,36 @@ int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		return PDD_STEP_MORE;
 	end_pass(scanner);
 	return PDD_STEP_PASS;
+}
+
+/*
+ * Quiescing. Either the step sees the mark and does nothing, or the other thread sees the step: each
+ * writes its own word before it reads the other's, all in one total order (seq_cst). The step's end
+ * is a release, which pairs with that read: who is told that no step is under way sees all that
+ * steps have done.
+ */
+int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		     const struct pdd_budget *budget)
+{
+	enum pdd_step result = PDD_STEP_QUIET;
+
+	if (!scanner || !worker || !budget || budget->pages == 0 ||
+	    (budget->deadline_ns && !scanner->priv.ops.now_ns))
+		return -EINVAL;
+	__atomic_add_fetch(&scanner->priv.steps, 1, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&scanner->priv.quiescing, __ATOMIC_SEQ_CST))
+		result = step(scanner, worker, budget);
+	__atomic_sub_fetch(&scanner->priv.steps, 1, __ATOMIC_RELEASE);
+	return result;
+}
+
+bool pdd_scanner_quiesce(struct pdd_scanner *scanner)
+{
+	__atomic_store_n(&scanner->priv.quiescing, 1, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&scanner->priv.steps, __ATOMIC_SEQ_CST) == 0;
+}
+
+void pdd_scanner_resume(struct pdd_scanner *scanner)
+{
+	__atomic_store_n(&scanner->priv.quiescing, 0, __ATOMIC_RELEASE);
 }

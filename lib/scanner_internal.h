@@ -3,7 +3,8 @@
  * scanner_internal.h - what the files of the engine call of each other.
  *
  *	scanner.c   passes and steps                calls visit, prune
- *	visit.c     a pass at one extent            calls look, group, carry_out, extent
+ *	visit.c     a pass at one extent            calls written, look, group, carry_out, extent
+ *	written.c   which pages were written        calls extent
  *	look.c      what a pass does with a page    calls search, group, stable
  *	search.c    finding equal content           calls stable
  *	carry_out.c decisions in runs               calls merge, group
@@ -34,9 +35,18 @@ static inline uint64_t pddi_now(const struct pdd_scanner *scanner)
 	return scanner->priv.ops.now_ns ? scanner->priv.ops.now_ns(scanner->priv.ctx) : 0;
 }
 
-/* Whether the step should begin no more work on pages that it holds: every step does some. */
+/* Whether steps are to begin nothing new: pdd_scanner_quiesce(). */
+static inline bool pddi_is_quiescing(const struct pdd_scanner *scanner)
+{
+	return __atomic_load_n(&scanner->priv.quiescing, __ATOMIC_RELAXED);
+}
+
+/* Whether the step should begin no more work on pages that it holds: every step does some, unless
+ * all is to be quiet. */
 static inline bool pddi_is_late(const struct pdd_scanner *scanner, const struct pdd_worker *worker)
 {
+	if (pddi_is_quiescing(scanner))
+		return true;
 	return worker->priv.deadline_ns && worker->priv.runs &&
 	       pddi_now(scanner) >= worker->priv.deadline_ns;
 }
@@ -81,6 +91,23 @@ static inline bool pddi_nodes_apart(const struct pdd_scanner *scanner)
 static inline uint16_t pddi_node(const struct pdd_scanner *scanner, uint16_t node)
 {
 	return pddi_nodes_apart(scanner) ? node : 0;
+}
+
+/* The longest period of aging, in passes. */
+static inline uint32_t pddi_max_period(const struct pdd_scanner *scanner)
+{
+	const struct pdd_tunables *t = &scanner->priv.tunables;
+
+	if (t->max_period_passes)
+		return t->max_period_passes;
+	return t->aging == PDD_AGING_PHASE && t->index == PDD_INDEX_RETAINED ? PDD_AGING_PERIOD_MAX
+									      : 8;
+}
+
+/* Whether a page leaves the index when a pass comes by it. */
+static inline bool pddi_rebuilds(const struct pdd_scanner *scanner)
+{
+	return scanner->priv.tunables.index == PDD_INDEX_REBUILT;
 }
 
 static inline bool pddi_merges_zero(const struct pdd_scanner *scanner)
@@ -281,13 +308,43 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
 /* Decide about the pages that are collected in the batch. */
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);
+/* A pass comes by pages of one extent that it cannot look at, since something is locked. Those whose
+ * look is lost by that are due. */
+void pddi_look_missed(struct pdd_scanner *scanner, struct pdd_extent *extent, uint64_t first,
+		      uint64_t npages);
+
+/* ---- written.c ---- */
+
+/* Ask which of the pages from the first on were written, about as many as the step will come by, and
+ * keep the answers in their items; unless that was asked in this pass. */
+void pddi_written_ask(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		      struct pdd_region *region, uint64_t first, uint64_t npages);
+/* The region, or all that was said of it, is gone. */
+void pddi_written_forget(struct pdd_scanner *scanner, const struct pdd_region *region);
+
+/* Whether a page is known to be as it was when it was read. */
+static inline bool pddi_is_clean(const struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	return scanner->priv.ops.pages_written && !item_is_dirty(item) &&
+	       item_state(item) != ITEM_NEW;
+}
+
+/* Whether a pass may leave alone what was not written and is settled. It may not while the index is
+ * rebuilt, or collisions are to be set in order (search.c), or memory may move to another NUMA node
+ * without a write, or a change of settings has to come round to all pages. */
+static inline bool pddi_may_rest(const struct pdd_scanner *scanner)
+{
+	return scanner->priv.ops.pages_written && !pddi_rebuilds(scanner) &&
+	       !scanner->priv.compare_passes && !pddi_nodes_apart(scanner) &&
+	       !scanner->priv.restless_passes;
+}
 
 /* ---- visit.c ---- */
 
-/* Come by pages from the first on, at most npages and none beyond their extent. How far the cursor
- * may move on, which is further where nothing stands. */
+/* Come by pages from the first on, at most npages and none beyond their extent; the step goes on up
+ * to `ahead` pages further. How far the cursor may move on, which is further where nothing stands. */
 uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_region *region, uint64_t first, uint64_t npages);
+		    struct pdd_region *region, uint64_t first, uint64_t npages, uint64_t ahead);
 
 /* ---- prune.c ---- */
 

@@ -31,7 +31,11 @@
  * in the set of this pass the item at hand is tried again in another pass. All other unequal items
  * are true collisions and cost a compare each, O(log n) of them.
  *
- * To compare with an item, its space is tried (never waited for); busy counts as stale.
+ * To compare with an item, its space is tried (never waited for); busy counts as stale. That is the
+ * only lock that a search ever takes.
+ *
+ * Where the index is rebuilt (PDD_INDEX_REBUILT), the set of the pass before does not count at all,
+ * and whatever a pass comes by leaves it (look.c): after a pass only its own set is left.
  */
 #include "content.h"
 #include "scanner_internal.h"
@@ -49,7 +53,8 @@ struct search_key {
 	struct pdd_item *stale;
 	uint64_t partition;
 	uint32_t checks;
-	bool fresh; /* the set that is searched */
+	bool any_set; /* or only that which ... */
+	bool fresh;   /* ... this says */
 };
 
 uint64_t pddi_node_partition(const struct pdd_index_node *node)
@@ -151,10 +156,10 @@ static int search_order(void *ctx, const struct pdd_index_node *other)
 		return key->partition < partition ? -1 : 1;
 	if (pdd_index_kind(other) == PDD_KIND_FRAME)
 		return 1;
+	if (!key->any_set && key->fresh != pddi_node_is_fresh(other))
+		return key->fresh ? 1 : -1;
 	if (!key->content)
 		return 0;
-	if (key->fresh != pddi_node_is_fresh(other))
-		return key->fresh ? 1 : -1;
 	/* Once something is stale, the descent only has to end. */
 	if (key->stale)
 		return 0;
@@ -167,6 +172,7 @@ static void evict(struct pdd_scanner *scanner, struct pdd_item *item)
 	scanner->priv.stats.stale_twins++;
 	pddi_item_detach(scanner, item, PDD_REASON_STALE);
 	item_set_due(item, true);
+	item_set_dirty(item, true);
 }
 
 /* The first item or group of this key that has the content; content NULL: of any content. */
@@ -174,6 +180,17 @@ static struct pdd_index_node *find_item(struct search_key *key, struct pdd_index
 					uint64_t checksum)
 {
 	return pdd_index_find_slot(&key->scanner->priv.index, slot, checksum, search_order, key);
+}
+
+/* The key of a search for an item of any content: in a rebuilt index only in the set of this pass. */
+static struct search_key key_of(struct pdd_scanner *scanner, uint64_t partition)
+{
+	return (struct search_key){
+		.scanner = scanner,
+		.partition = partition,
+		.any_set = !pddi_rebuilds(scanner),
+		.fresh = fresh_now(scanner),
+	};
 }
 
 /* Whether another item or group of the same key stands behind this one. */
@@ -211,22 +228,20 @@ static enum search_result search_items(struct pdd_scanner *scanner, struct pdd_i
 				       const void *content)
 {
 	uint64_t checksum = item->priv.node.checksum;
-	struct search_key key = {
-		.scanner = scanner,
-		.space = item->priv.region->priv.space,
-		.partition = item_partition(item),
-		.checks = CHECKS_PER_SEARCH,
-	};
+	struct search_key key = key_of(scanner, item_partition(item));
 	uint32_t stale = 0;
+
+	key.space = item->priv.region->priv.space;
+	key.checks = CHECKS_PER_SEARCH;
 
 	*node = find_item(&key, slot, checksum);
 	if (!*node || !(scanner->priv.compare_passes || has_equal_behind(*node)))
 		return result_of(*node);
 	key.content = content;
-	key.fresh = fresh_now(scanner);
+	key.any_set = false;
 	if (!search_set(&key, node, slot, checksum, &stale))
 		return SEARCH_GIVE_UP;
-	if (*node)
+	if (*node || pddi_rebuilds(scanner))
 		return result_of(*node);
 	key.fresh = !fresh_now(scanner);
 	stale = 0;
@@ -288,7 +303,7 @@ void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *
 
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
 {
-	struct search_key key = { .scanner = scanner, .partition = item_partition(item) };
+	struct search_key key = key_of(scanner, item_partition(item));
 	struct pdd_index_slot slot;
 
 	if (find_item(&key, &slot, item->priv.node.checksum))
@@ -301,7 +316,7 @@ bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum
  * taken out and searched for anew whenever a pass looks at it. */
 void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint64_t partition)
 {
-	struct search_key key = { .scanner = scanner, .partition = partition };
+	struct search_key key = { .scanner = scanner, .partition = partition, .any_set = true };
 	struct pdd_index_node *node = find_item(&key, NULL, checksum);
 
 	if (!node || pdd_index_kind(node) == PDD_KIND_GROUP || scanner->priv.compare_passes ||

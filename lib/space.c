@@ -269,6 +269,7 @@ int pdd_region_remove(struct pdd_region *region)
 	if (region->priv.object)
 		pdd_region_detach(region);
 	clip_cursor(space->priv.scanner, region, 0);
+	pddi_written_forget(space->priv.scanner, region);
 	drop_pages(region, 0);
 	unlink_region(space, region);
 	*region = (struct pdd_region){ 0 };

@@ -35,6 +35,7 @@ void pddi_counts_add(struct pdd_counts *total, const struct pdd_counts *counts)
 	total->pages_scanned += counts->pages_scanned;
 	total->pages_hashed += counts->pages_hashed;
 	total->pages_skipped += counts->pages_skipped;
+	total->pages_clean += counts->pages_clean;
 	total->pages_busy += counts->pages_busy;
 	total->merges += counts->merges;
 	total->zero_merges += counts->zero_merges;

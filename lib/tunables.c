@@ -2,13 +2,15 @@
 /*
  * tunables.c - settings: their defaults, their ranges, and what a change brings about.
  *
- * A change is taken over as a whole or not at all. Only two settings have to do with what is there
+ * A change is taken over as a whole or not at all. Three settings have to do with what is there
  * already:
  *
  *  - merge_across_nodes decides whether the NUMA node is part of every key. So it cannot change while
  *    there is a frame, and all items leave the index when it does.
  *  - max_page_sharing changes which frames of a chain have room, so the chains are no longer in
  *    order, and pages that wait in the index could join: a prune mends both.
+ *  - When use_zero_pages is switched on, there may be zero pages in the index that nobody writes, so
+ *    for as many passes as an old page waits for its look no extent is passed over (visit.c).
  */
 #include <string.h>
 
@@ -23,18 +25,18 @@ void pdd_tunables_init(struct pdd_tunables *tunables)
 		.merge_across_nodes = 1,
 		.use_zero_pages = 1,
 		.aging = PDD_AGING_PHASE,
-		.max_period_passes = PDD_AGING_PERIOD_MAX,
+		.index = PDD_INDEX_RETAINED,
 	};
 }
 
 static bool is_valid(const struct pdd_tunables *t)
 {
 	uint32_t period = t->max_period_passes;
-	bool power_of_two = period && !(period & (period - 1));
+	bool power_of_two = !(period & (period - 1));
 
 	return t->max_page_sharing >= 2 && t->merge_across_nodes <= 1 && t->use_zero_pages <= 1 &&
-	       (t->aging == PDD_AGING_PHASE || t->aging == PDD_AGING_NONE) && power_of_two &&
-	       period <= PDD_AGING_PERIOD_MAX && t->one_look <= 1 && t->reserved == 0;
+	       t->aging <= PDD_AGING_EPOCH && power_of_two && period <= PDD_AGING_PERIOD_MAX &&
+	       t->one_look <= 1 && t->index <= PDD_INDEX_REBUILT;
 }
 
 /* Lay what the caller knows over the settings in force. 0 or -EINVAL. */
@@ -85,6 +87,8 @@ int pdd_scanner_set_tunables(struct pdd_scanner *scanner, const struct pdd_tunab
 	}
 	if (copy.max_page_sharing != now->max_page_sharing && scanner->priv.nframes)
 		scanner->priv.prune_forced = true;
+	if (copy.use_zero_pages > now->use_zero_pages)
+		scanner->priv.restless_passes = PDD_AGING_PERIOD_MAX + 1;
 	*now = copy;
 	return 0;
 }

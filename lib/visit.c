@@ -5,7 +5,10 @@
  * Invariants
  *  1. No hook is called for a page that is kept out.
  *  2. When pddi_visit() returns the space is unlocked, nothing is got or held, nothing is pending.
- *  3. Every page of the range was come by: looked at, skipped, refused or counted as busy.
+ *  3. Every page of the range was come by: looked at, skipped, not written, refused or counted as
+ *     busy. One whose look was lost because something was locked is due.
+ *  4. An extent in which all pages are settled and none was written is left alone: none of its items
+ *     is touched.
  *
  * Holes. A view of absent pages may reach far beyond the extent; the cursor follows it as far as
  * nothing is known of the pages there. So a pass over a region costs what is present in it, and one
@@ -96,6 +99,22 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 	return described;
 }
 
+/* Whether a pass has nothing to do at an extent. Where nothing is known at all pages_get is asked: it
+ * may say how far that goes on. */
+static bool is_at_rest(const struct pdd_scanner *scanner, const struct pdd_extent *extent)
+{
+	return extent && pddi_may_rest(scanner) && !extent->priv.unsettled && !extent->priv.due &&
+	       !extent->priv.dirty && extent->priv.known;
+}
+
+/* Pages of an extent, some of which may be known, that cannot be looked at in this pass. */
+static void miss(const struct visit *visit, uint64_t first, uint64_t npages)
+{
+	visit->region->priv.space->priv.counts.pages_busy += npages;
+	if (visit->extent)
+		pddi_look_missed(visit->scanner, visit->extent, first, npages);
+}
+
 /* The pages from the first on that are not kept out, after *skipped that are. */
 static uint64_t open_run(const struct visit *visit, uint64_t *skipped, uint64_t first,
 			 uint64_t npages)
@@ -160,7 +179,7 @@ static uint64_t skip_hole(const struct pdd_region *region, uint64_t end, uint64_
 }
 
 uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_region *region, uint64_t first, uint64_t npages)
+		    struct pdd_region *region, uint64_t first, uint64_t npages, uint64_t ahead)
 {
 	struct pdd_space *space = region->priv.space;
 	struct visit visit = {
@@ -173,13 +192,20 @@ uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
 
 	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
 		scanner->priv.stats.space_lock_misses++;
-		space->priv.counts.pages_busy += npages;
+		miss(&visit, first, npages);
+		return first + npages;
+	}
+	pddi_written_ask(scanner, worker, region, first, ahead);
+	if (is_at_rest(scanner, visit.extent)) {
+		space->priv.counts.pages_clean += npages;
+		scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
 		return first + npages;
 	}
 	scanner->priv.visiting = true;
 	done = visit_extent(&visit, first, npages);
 	pddi_frames_flush(scanner);
-	space->priv.counts.pages_busy += npages - done;
+	if (done < npages)
+		miss(&visit, first + done, npages - done);
 	if (visit.extent)
 		pddi_extent_put(region, visit.extent);
 	next = done < npages ? first + npages : skip_hole(region, first + npages, visit.reach);

@@ -36,7 +36,8 @@ struct pdd_extent {
 		uint16_t due;           /* items to be looked at in the next pass, at any age */
 		uint16_t merged;        /* items that share a frame or were replaced by the zero page */
 		uint16_t kept_out;      /* items of pages that are pinned or excluded */
-		uint16_t reserved16[7];
+		uint16_t dirty;         /* items of pages that were written and not read since */
+		uint16_t reserved16[6];
 	} priv;
 };
 

@@ -5,6 +5,7 @@
  * Order of calls for one extent in a step (r: its region, s: its space, t: another space):
  *
  *	space_trylock(s)
+ *	  pages_written(r)
  *	  pages_get(r) ... checksum ... frames_create ... frame_content ... pages_put(r)
  *	  space_trylock(t)                       twins, one other space at a time
  *	    hold(r') ... frame_content ... frames_map(r') | zero_map(r') | release(r')
@@ -28,7 +29,7 @@
  *    which the library asks again for the rest, and gets the error then.
  *  - Contents (of views, of frames) are aligned to 8 bytes.
  *  - Page numbers are relative to the region. A range never leaves its region, nor its
- *    extent, save in pages_discard.
+ *    extent, save in pages_discard and pages_written.
  */
 #ifndef PAGEDEDUP_OPS_H
 #define PAGEDEDUP_OPS_H
@@ -292,7 +293,30 @@ struct pdd_ops {
 					       uint64_t number);
 	void (*extent_put)(void *ctx, struct pdd_region *region, uint64_t number,
 			   struct pdd_extent_block *block);
+
+	/**
+	 * Optional: which of pages [first, first + npages) were written, by whomever, since the call
+	 * before this one that told of them, or since the region was added. Asked before any content
+	 * of them is read. A page that was not written is not read again; whatever the answers are,
+	 * only what was compared while it was held is shared.
+	 *
+	 * A write that comes during the call is told of by it or by the next one. Pages that were
+	 * not there before and are now count as written; what the hooks of the library do to a page
+	 * may count, or not. Each answer is given once: the library keeps it until the page is read.
+	 * Locks held: the space's. May sleep.
+	 *
+	 * @param bits    out: bit i % 64 of bits[i / 64] set: page first + i was written; zeroed
+	 *                before the call
+	 * @param npages  1 .. PDD_WRITTEN_PAGES_MAX, in extents one behind the other
+	 * @return the number of pages told of, a prefix; 0 or -errno: nothing is known, not even of
+	 *         the first page, and all of its extent count as written
+	 */
+	int64_t (*pages_written)(void *ctx, struct pdd_region *region, uint64_t *bits,
+				 uint64_t first, uint64_t npages);
 };
+
+/* Pages that pages_written is asked for at once: one call for many extents keeps its cost down. */
+#define PDD_WRITTEN_PAGES_MAX (64u * PDD_EXTENT_PAGES)
 
 /** Hooks that can fail, for statistics. */
 enum pdd_hook {
@@ -306,7 +330,8 @@ enum pdd_hook {
 	PDD_HOOK_FRAMES_REMAP = 7,
 	PDD_HOOK_PAGES_DISCARD = 8,
 	PDD_HOOK_EXTENT_GET = 9,
-	PDD_HOOKS = 10, /* their number */
+	PDD_HOOK_PAGES_WRITTEN = 10,
+	PDD_HOOKS = 11, /* their number */
 };
 
 /* Room in arrays that are indexed by hook. */

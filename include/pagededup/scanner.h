@@ -65,7 +65,7 @@ struct pdd_group {
 	bool fresh; /* the twin's place among true collisions, see search.c */
 };
 
-/** What one extent's worth of decisions needs, about 80 KiB; one per thread that steps. */
+/** What one extent's worth of decisions needs, about 84 KiB; one per thread that steps. */
 struct pdd_worker {
 	struct {
 		struct pdd_view views[PDD_WORKER_VIEWS];
@@ -78,6 +78,7 @@ struct pdd_worker {
 		struct pdd_group groups[PDD_EXTENT_PAGES];
 		struct pdd_frame_wish wishes[PDD_EXTENT_PAGES];
 		struct pdd_frame *frames[PDD_EXTENT_PAGES];
+		uint64_t written[PDD_WRITTEN_PAGES_MAX / 64]; /* what pages_written answers */
 		uint32_t nbatch;
 		uint32_t ndecided;
 		uint32_t ngroups;
@@ -104,6 +105,11 @@ struct pdd_scanner {
 		bool prune_forced;
 		bool in_prune;
 		uint8_t compare_passes; /* searches compare at once: true collisions were met */
+		uint8_t restless_passes; /* pages that were not written are come by all the same */
+		uint32_t quiescing; /* atomic */
+		uint32_t steps;     /* under way; atomic */
+		struct pdd_region *written_region; /* pages_written told of its pages in this pass, ... */
+		uint64_t written_end;              /* ... up to this one */
 		uint64_t prune_checksum; /* where the prune goes on, behind ... */
 		uint64_t prune_skip;     /* ... so many frames of this checksum */
 		bool prune_tidied;       /* the chain there is in order already */
@@ -129,6 +135,7 @@ enum pdd_step {
 	PDD_STEP_MORE = 0, /* the budget is used up, the pass goes on */
 	PDD_STEP_PASS = 1, /* a pass was completed */
 	PDD_STEP_IDLE = 2, /* there is no region */
+	PDD_STEP_QUIET = 3, /* nothing was done: pdd_scanner_quiesce() */
 };
 
 /**
@@ -154,6 +161,23 @@ PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *
  */
 PDD_API int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			     const struct pdd_budget *budget);
+
+/**
+ * Let steps begin no new work on pages, for a fork, a snapshot, or anything that wants the memory in
+ * peace. The step under way ends within one run of work, as at its deadline; steps that come later
+ * return PDD_STEP_QUIET at once, until pdd_scanner_resume(). May be called again, to wait:
+ *
+ *	while (!pdd_scanner_quiesce(scanner))
+ *		sched_yield();
+ *
+ * @return whether no step is under way: no page is got or held, no space locked by one
+ * Locking: none: from any thread at any time, also in a hook. Calls hooks: none.
+ * Complexity: O(1). Since: 0.1
+ */
+PDD_API bool pdd_scanner_quiesce(struct pdd_scanner *scanner);
+
+/** Let steps work again. Locking: none, as pdd_scanner_quiesce(). O(1). Since: 0.1 */
+PDD_API void pdd_scanner_resume(struct pdd_scanner *scanner);
 
 /**
  * Begin a prune with the next step, whatever the time and the pass: stale frames are dropped, kept

@@ -39,6 +39,8 @@ struct pdd_counts {
 	uint64_t pages_hashed;  /* looks for which the whole page went through the checksum: neither
 				   zero nor same-filled */
 	uint64_t pages_skipped; /* pages that a pass came by without a look, because of their age */
+	uint64_t pages_clean;   /* pages that a pass came by without a look, because pages_written
+				   said that nothing was written there */
 	uint64_t pages_busy;    /* pages that lost a look to a busy lock, or for want of an item */
 	uint64_t merges;        /* pages that began to share a frame */
 	uint64_t zero_merges;   /* pages replaced by the zero page */

@@ -16,6 +16,13 @@
 extern "C" {
 #endif
 
+/** How long a page waits in the index for an equal one. */
+enum pdd_index_policy {
+	PDD_INDEX_RETAINED = 0, /* until it is found changed, whichever passes look at it; the default */
+	PDD_INDEX_REBUILT = 1,  /* until the next pass comes by it (KSM): pages that are skipped cannot
+				   be found. To compare with; slower, and misses more */
+};
+
 struct pdd_tunables {
 	size_t size; /* sizeof(struct pdd_tunables) as the caller knew it */
 
@@ -39,14 +46,16 @@ struct pdd_tunables {
 	uint32_t aging;
 
 	/** The longest time in which a page is not looked at, in passes: a power of two up to
-	 * PDD_AGING_PERIOD_MAX, which is the default. */
+	 * PDD_AGING_PERIOD_MAX. 0, the default: 64 with PDD_AGING_PHASE and PDD_INDEX_RETAINED,
+	 * where an old page is found by all others meanwhile, else 8. */
 	uint32_t max_period_passes;
 
 	/** 1: memory is known to be still, so that pages are merged at the first look; 0 by
 	 * default. One that is found changed after all needs two looks. */
 	uint32_t one_look;
 
-	uint32_t reserved; /* 0 */
+	/** enum pdd_index_policy; PDD_INDEX_RETAINED by default. */
+	uint32_t index;
 };
 
 /** Fill in the defaults and the size. Complexity: O(1). Since: 0.1 */

@@ -62,7 +62,7 @@ static void test_hooks(void **unused)
 		offsetof(struct pdd_ops, zero_map),	   offsetof(struct pdd_ops, checksum),
 		offsetof(struct pdd_ops, now_ns),	   offsetof(struct pdd_ops, trace),
 		offsetof(struct pdd_ops, frame_is_mapped), offsetof(struct pdd_ops, frames_remap),
-		offsetof(struct pdd_ops, pages_discard),
+		offsetof(struct pdd_ops, pages_discard), offsetof(struct pdd_ops, pages_written),
 	};
 	const size_t hook = sizeof(sim_ops.trace);
 	struct pdd_ops ops;

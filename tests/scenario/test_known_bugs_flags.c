@@ -68,8 +68,12 @@ static void assert_one_field_changes(uint64_t word)
 	assert_int_equal(item->priv.word, word & ~ITEM_DUE);
 	item_set_due(item, true);
 	assert_int_equal(item->priv.word, word | ITEM_DUE);
+	item_set_dirty(item, false);
+	assert_int_equal(item->priv.word, (word | ITEM_DUE) & ~ITEM_DIRTY);
+	item_set_dirty(item, true);
+	assert_int_equal(item->priv.word, word | ITEM_DUE | ITEM_DIRTY);
 	item = item_with(word);
-	item_grow_older(item);
+	item_set_age(item, UINT32_MAX);
 	assert_int_equal((item->priv.word ^ word) & ~mask(ITEM_AGE_SHIFT, ITEM_AGE_BITS), 0);
 	item = item_with(word);
 	item_set(item, ITEM_NEW, PDD_REASON_NONE);
@@ -81,8 +85,7 @@ static void assert_one_field_changes(uint64_t word)
 	pddi_item_reset(item, PDD_REASON_NONE);
 	assert_int_equal(item->priv.word,
 			 word & (mask(0, ITEM_PAGE_BITS) | ITEM_KEPT_OUT |
-				 (word & ITEM_KEPT_OUT ? mask(ITEM_NODE_SHIFT, 10) : 0) |
-				 UINT64_C(1) << 63));
+				 (word & ITEM_KEPT_OUT ? mask(ITEM_NODE_SHIFT, 10) : 0)));
 }
 
 /* Known bug 17. Each bit alone, all but it, and random words. */

@@ -90,6 +90,7 @@ static void start_scanner(struct sim *sim)
 	if (options->max_period)
 		tunables.max_period_passes = options->max_period;
 	tunables.aging = options->aging;
+	tunables.index = options->index;
 	tunables.use_zero_pages = !options->keep_zero_pages;
 	tunables.one_look = options->one_look;
 	tunables.merge_across_nodes = !options->nodes_apart;
@@ -105,6 +106,8 @@ static void start_scanner(struct sim *sim)
 		ops.frame_is_mapped = NULL;
 	if (options->no_discard)
 		ops.pages_discard = NULL;
+	if (!options->tracked)
+		ops.pages_written = NULL;
 	if (options->checksum == SIM_CHECKSUM_DEFAULT)
 		ops.checksum = NULL;
 	err = pdd_scanner_init(&sim->scanner, &ops, sim,
@@ -137,7 +140,8 @@ struct sim *sim_create(const struct sim_options *options)
 			 UINT64_C(1) << SIM_HOLD | UINT64_C(1) << SIM_FRAMES_CREATE |
 			 UINT64_C(1) << SIM_FRAMES_MAP | UINT64_C(1) << SIM_FRAMES_UNMAP |
 			 UINT64_C(1) << SIM_ZERO_MAP | UINT64_C(1) << SIM_FRAMES_REMAP |
-			 UINT64_C(1) << SIM_PAGES_DISCARD | UINT64_C(1) << SIM_EXTENT_GET;
+			 UINT64_C(1) << SIM_PAGES_DISCARD | UINT64_C(1) << SIM_EXTENT_GET |
+			 UINT64_C(1) << SIM_PAGES_WRITTEN;
 	sim->worker = allocate(1, sizeof(*sim->worker));
 	sim->roots = allocate(sim->options.nroots, sizeof(*sim->roots));
 	start_scanner(sim);
@@ -404,6 +408,7 @@ void sim_write(struct sim_region *region, uint64_t page, uint64_t content)
 	sim_unmap_page(region->space->sim, p);
 	sim_fill(region->space->sim, sim_memory(region, page), content);
 	p->kind = PDD_PAGE_PRIVATE;
+	p->written = true;
 }
 
 void sim_migrate(struct sim_region *region, uint64_t page, uint16_t node)
@@ -432,6 +437,7 @@ void sim_show_foreign(struct sim_region *region, uint64_t page, struct sim_frame
 	sim_discard(region, page);
 	p->kind = PDD_PAGE_SHARED;
 	p->frame = frame;
+	p->written = true;
 	frame->maps++;
 }
 

@@ -34,7 +34,8 @@ enum sim_hook {
 	SIM_PAGES_DISCARD = 15,
 	SIM_EXTENT_GET = 16,
 	SIM_EXTENT_PUT = 17,
-	SIM_HOOKS = 18,
+	SIM_PAGES_WRITTEN = 18,
+	SIM_HOOKS = 19,
 };
 
 enum sim_checksum {
@@ -70,6 +71,7 @@ struct sim_staging {
 struct sim_page {
 	enum pdd_page_kind kind;    /* ABSENT, PRIVATE, SHARED or ZERO */
 	struct sim_frame *frame;    /* that a SHARED one shows */
+	bool written;               /* since pages_written told of it, or told of never */
 	bool cloned;                /* it came to show that, or the zero page, by a clone */
 	uint16_t node;              /* NUMA, of a PRIVATE one */
 	enum pdd_reason refuse;     /* pages_get and hold refuse it, unless NONE */
@@ -110,7 +112,9 @@ struct sim_options {
 	uint32_t limit;      /* 0: 256 */
 	uint64_t nroots; /* 0: 64 */
 	enum pdd_aging aging;
-	uint32_t max_period; /* 0: 64 */
+	uint32_t max_period; /* 0: by the policy */
+	enum pdd_index_policy index;
+	bool tracked; /* pages_written */
 	enum sim_checksum checksum;
 	bool keep_zero_pages;
 	bool one_look;

@@ -251,6 +251,38 @@ static void pages_put(void *ctx, struct pdd_region *pdd_region, uint64_t first, 
 	leave(sim, SIM_PAGES_PUT);
 }
 
+/* ---- write tracking ---- */
+
+static int64_t pages_written(void *ctx, struct pdd_region *pdd_region, uint64_t *bits,
+			     uint64_t first, uint64_t npages)
+{
+	struct sim *sim = ctx;
+	struct sim_region *region = region_of(pdd_region);
+	bool failed;
+
+	enter(sim, SIM_PAGES_WRITTEN, 1);
+	if (npages == 0 || npages > PDD_WRITTEN_PAGES_MAX || first >= region->npages ||
+	    npages > region->npages - first)
+		sim_fail("a range leaves its region");
+	if (!region->space->locked || !sim->stepping || sim->ngets || sim->nholds)
+		sim_fail("pages_written is not asked first");
+	for (uint64_t i = 0; i < (npages + 63) / 64; i++)
+		if (bits[i])
+			sim_fail("pages_written: the bits are not zeroed");
+	failed = fails(sim, SIM_PAGES_WRITTEN);
+	npages = failed ? npages : part(sim, SIM_PAGES_WRITTEN, npages);
+	for (uint64_t i = 0; i < npages; i++) {
+		struct sim_page *p = &region->pages[first + i];
+
+		bits[i / 64] |= (uint64_t)p->written << i % 64;
+		p->written = false;
+	}
+	if (failed) /* and the answer is lost */
+		return fail_errno(sim);
+	leave(sim, SIM_PAGES_WRITTEN);
+	return (int64_t)npages;
+}
+
 /* ---- hold ---- */
 
 static void hold_page(struct sim_region *region, uint64_t page, struct sim_staging *staging,
@@ -275,6 +307,9 @@ static void end_hold(struct sim *sim, struct sim_region *region, uint64_t page)
 
 	memset(p->held, POISON, sim->page_size);
 	p->held = NULL;
+	/* What the library does may be told of as a write, or not. */
+	if (sim->options.tracked && roll(sim, 0.5))
+		p->written = true;
 	if (--p->staging->npages == 0)
 		free(p->staging);
 	sim->nholds--;
@@ -668,4 +703,5 @@ const struct pdd_ops sim_ops = {
 	.pages_discard = pages_discard,
 	.extent_get = extent_get,
 	.extent_put = extent_put,
+	.pages_written = pages_written,
 };

@@ -57,6 +57,23 @@ static void verify_item(const struct sim_region *region, uint64_t page)
 		sim_fail("page %" PRIu64 " shows a frame that it does not share", page);
 }
 
+/* What is said not to be written must be what was read (written.c, invariant 1). */
+static void verify_tracking(const struct sim_region *region, uint64_t page)
+{
+	struct sim *sim = region->space->sim;
+	const struct pdd_item *item = sim_item(region, page);
+	const struct sim_page *p = &region->pages[page];
+	struct pdd_checksum checksum;
+
+	if (!sim->options.tracked || !item || item_is_dirty(item) || p->written ||
+	    p->kind != PDD_PAGE_PRIVATE ||
+	    (item_state(item) != ITEM_SEEN && item_state(item) != ITEM_INDEXED))
+		return;
+	if (pddi_checksum(&sim->scanner, &checksum, sim_memory(region, page)) ||
+	    checksum.value != item->priv.node.checksum || checksum.class_ != item_class(item))
+		sim_fail("page %" PRIu64 " was written, and that is not known", page);
+}
+
 static void verify_region(const struct sim_region *region, unsigned char *page)
 {
 	const struct sim *sim = region->space->sim;
@@ -74,6 +91,7 @@ static void verify_region(const struct sim_region *region, unsigned char *page)
 		    memcmp(content, page, sim->page_size) != 0)
 			sim_fail("page %" PRIu64 " shows a wrong content", i);
 		verify_item(region, i);
+		verify_tracking(region, i);
 	}
 }
 
