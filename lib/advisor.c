@@ -11,15 +11,15 @@
  *  A2  It uses the share m of a core if busy = m * (busy + (t - busy) * p / p'), that is if
  *      p' = p * m * (t - busy) / (busy - m * busy).
  *  A3  If steps begin at equal distances T instead, then t = T * N / p, and all of it changes: A1
- *      with 0 for busy. The share is met if busy = m * t * p / p', that is if p' = p * m * t / busy.
+ *      with 0 for busy. The share is met if busy = m * t * p / p', so p' = p * m * t / busy.
  *
- * So one pass tells all, and nothing has to converge. (KSM divides the whole of t by p, as in A3, but
- * pauses as in A1, so it approaches the target only step by step.) Answers are rounded down: never
- * above the share, but a pass may take longer than wanted by one part in p'.
+ * So one pass tells all, and nothing has to converge. (KSM divides the whole of t by p, as in A3,
+ * but pauses as in A1, so it approaches the target only step by step.) Answers are rounded down:
+ * never above the share, but a pass may take longer than wanted by one part in p'.
  *
  * With m = 1 and pauses the share is no limit. A target below busy wants as many pages as possible,
- * so that only the share limits them. If the steps of A3 take longer than T, then t is the CPU time,
- * and each answer is m times the one before until they no longer do.
+ * so that only the share limits them. If the steps of A3 take longer than T, then t is the CPU
+ * time, and each answer is m times the one before until they no longer do.
  *
  * No overflow: times are at most TIME_MAX, so that the products of times and percentages fit, and a
  * product with a number of pages is divided before it is cut to 64 bits.

@@ -21,6 +21,7 @@ static void forget_page(struct pdd_scanner *scanner, struct pdd_item *item, enum
 		item->priv.word &= ~ITEM_KEPT_OUT;
 		item_extent(item)->priv.kept_out--;
 	}
+	item_set_dirty(item, false);
 	/* Where nothing is, nothing new is. */
 	if (item_state(item) == ITEM_NEW && item_reason(item) == PDD_REASON_ABSENT)
 		return;
@@ -38,7 +39,9 @@ static void forget_range(struct pdd_region *region, uint64_t first, uint64_t end
 		bool remains = region->priv.extents || part.extent->priv.kept_out;
 		enum pdd_reason reason = remains ? wanted : PDD_REASON_ABSENT;
 
-		for (uint64_t page = part.first; part.extent->priv.known && page < part.end; page++)
+		for (uint64_t page = part.first;
+		     (part.extent->priv.known || part.extent->priv.dirty) && page < part.end;
+		     page++)
 			forget_page(region->priv.space->priv.scanner,
 				    pddi_extent_item(part.extent, page), reason, going);
 		pddi_extent_put(region, part.extent);

@@ -291,15 +291,16 @@ static void retune(struct sim *sim)
 	struct pdd_tunables t = { .size = sizeof(t) };
 
 	assert_int_equal(pdd_scanner_get_tunables(&sim->scanner, &t), 0);
-	switch (sim_random(sim, 5)) {
+	switch (sim_random(sim, 6)) {
 	case 0:
 		t.max_page_sharing = 2 + (uint32_t)sim_random(sim, 6);
 		sim->limit_lowered = true;
 		break;
 	case 1: t.use_zero_pages = (uint32_t)sim_random(sim, 2); break;
-	case 2: t.aging = sim_random(sim, 2) ? PDD_AGING_NONE : PDD_AGING_PHASE; break;
-	case 3: t.max_period_passes = 1u << sim_random(sim, 7); break;
+	case 2: t.aging = (uint32_t)sim_random(sim, PDD_AGING_EPOCH + 1); break;
+	case 3: t.max_period_passes = (1u << sim_random(sim, 8)) / 2; break;
 	case 4: t.merge_across_nodes = (uint32_t)sim_random(sim, 2); break;
+	case 5: t.index = (uint32_t)sim_random(sim, PDD_INDEX_REBUILT + 1); break;
 	}
 	if (pdd_scanner_set_tunables(&sim->scanner, &t) == 0)
 		sim->options.nodes_apart = !t.merge_across_nodes;
@@ -530,11 +531,18 @@ static void assert_all_shared(const struct sim *sim, bool exactly)
 
 static void quiet_phase(struct sim *sim)
 {
-	/* every page is looked at twice, and once more after what that brought about */
-	unsigned passes = 3 * sim->scanner.priv.tunables.max_period_passes + 8;
+	struct pdd_tunables t = { .size = sizeof(t) };
+	unsigned passes;
 
 	if (!sim->spaces)
 		return;
+	assert_int_equal(pdd_scanner_get_tunables(&sim->scanner, &t), 0);
+	/* With this policy some equal pages never meet, as in KSM. */
+	if (t.index == PDD_INDEX_REBUILT && t.aging == PDD_AGING_COUNTDOWN)
+		t.aging = PDD_AGING_EPOCH;
+	assert_int_equal(pdd_scanner_set_tunables(&sim->scanner, &t), 0);
+	/* every page is looked at twice, and once more after what that brought about */
+	passes = 3 * (pddi_max_period(&sim->scanner) + 1) + 8;
 	calm(sim);
 	add_region(sim);
 	sim_passes(sim, passes);
@@ -560,8 +568,10 @@ static struct sim_options random_options(uint64_t seed)
 		.one_look = sim_random_of(&state) % 4 == 0,
 		.limit = 2 + (uint32_t)(sim_random_of(&state) % 5),
 		.nroots = UINT64_C(1) << sim_random_of(&state) % 7,
-		.aging = sim_random_of(&state) % 4 == 0 ? PDD_AGING_NONE : PDD_AGING_PHASE,
-		.max_period = UINT32_C(1) << sim_random_of(&state) % 7,
+		.aging = (enum pdd_aging)(sim_random_of(&state) % (PDD_AGING_EPOCH + 1)),
+		.max_period = (UINT32_C(1) << sim_random_of(&state) % 8) / 2,
+		.index = sim_random_of(&state) % 4 == 0 ? PDD_INDEX_REBUILT : PDD_INDEX_RETAINED,
+		.tracked = sim_random_of(&state) % 2,
 		.checksum = seed % 2 ? SIM_CHECKSUM_DEFAULT
 				     : SIM_CHECKSUM_ZERO + sim_random_of(&state) % 2,
 		.no_zero_map = sim_random_of(&state) % 4 == 0,
