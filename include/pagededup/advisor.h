@@ -22,11 +22,13 @@
  *  2. One odd pass does little: an answer is at least half of the one before and at most four times
  *     as much, unless the pass before asked for a leap in the same direction, too, or there was no
  *     pass before. (An answer too high is mended after a short pass, one too low after a long one.)
- *  3. The next pass uses at most max_cpu_percent of one core.
+ *  3. The next pass uses at most max_cpu_percent of one core. (Or more by one part in the number of
+ *     steps of this one, whose last step may have been a short one.)
  *  4. It takes as long as wanted.
  *
- * So for a constant load the first pass is enough. If the cost per page more than doubles, two passes
- * may exceed the share of the core; else it is one at most.
+ * So for a constant load the first pass is enough. If the cost per page more than doubles, two
+ * passes may exceed the share of the core; else it is one at most. (By PDD_ADVISOR_PERIOD more, if
+ * steps come to take longer than their period: the times do not tell by how much.)
  *
  * PDD_ADVISOR_SCAN_TIME_KSM is KSM's arithmetic to the digit, with its quirks: min_pages is where
  * it starts and no lower bound; it thinks in whole seconds, so that one pass of less than a second
@@ -101,8 +103,8 @@ PDD_API uint64_t pdd_advisor_pages(const struct pdd_advisor *advisor);
 /**
  * A pass is over, whose steps were of pdd_advisor_pages() pages. Ask for the next number.
  *
- * Any numbers are taken; those above 2^50 count as 2^50. In passes of a few milliseconds the CPU
- * share is met best from above if scan_ms is rounded down and cpu_ms up.
+ * Any numbers are taken; those above 2^50 count as 2^50. Round scan_ms down and cpu_ms up: then the
+ * CPU share is kept in passes of a few milliseconds, too.
  *
  * @param scan_ms  from its beginning to its end, milliseconds; 0 counts as 1
  * @param cpu_ms   CPU time of its steps, milliseconds; 0 counts as 1. (KSM's first pass is charged
