@@ -21,7 +21,8 @@
  * 9th. Two pages that came k passes apart, both old, are looked at in one pass only if k mod 9 = 0;
  * while the younger one grows old there are some more chances, but for the waits 13, 15, 16, and a
  * third of all longer ones, there is none. That is KSM's fault, kept here to be compared with, and
- * for a retained index, where nothing depends on pages being looked at together.
+ * for a retained index, where nothing depends on pages being looked at together (save among true
+ * collisions, where pages that are skipped leave the index, see search.c).
  *
  * Why the load is even with PHASE: among pages of one period p, the pass e looks at those with
  * c mod p equal to -e mod p, a p-th of all checksums, if these are well mixed in their low 6 bits.

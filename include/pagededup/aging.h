@@ -11,7 +11,8 @@
  *	           over the passes
  *	epoch      the same one for all pages: equal pages meet, but all the work is in one pass
  *	countdown  each page counts for itself (KSM up to Linux 6.18): equal pages whose counts do
- *	           not agree never meet, unless an index keeps those that are not looked at
+ *	           not agree never meet, unless an index keeps those that are not looked at (which
+ *	           it does not where different contents have one checksum)
  *	none       every pass looks at every page
  */
 #ifndef PAGEDEDUP_AGING_H
