@@ -6,7 +6,7 @@
  * by content; that what stands in the index are exactly the leaders and the items that say so; chains
  * and lists of sharers, and that the sharers of all frames are exactly the items that say so; that
  * frames without a sharer are kept ones; no decision pending; gauges and per-extent numbers
- * recounted; the live extents of sparse regions; the cursor.
+ * recounted; the live extents of sparse regions; the places of the pass.
  *
  * Not proven: that a sharer's page still shows its frame (the page may be written at any time), and
  * the order of items by content (their pages change; see search.c).
@@ -241,13 +241,23 @@ static int check_space(const struct pdd_space *space, struct census *census, con
 	return 0;
 }
 
-static int check_cursor(const struct pdd_scanner *scanner, const char **why)
+static bool is_place_valid(const struct pdd_space *space, const struct pdd_place *place)
 {
-	const struct pdd_region *cursor = scanner->priv.cursor;
+	return !place->region ||
+	       (place->region->priv.space == space && place->page < place->region->priv.npages);
+}
 
-	if (cursor && (!cursor->priv.space || cursor->priv.space->priv.scanner != scanner ||
-		       scanner->priv.cursor_page >= cursor->priv.npages))
-		return broken(why, "check: the cursor is not at a page");
+static int check_walks(const struct pdd_scanner *scanner, const char **why)
+{
+	for (const struct pdd_space *space = scanner->priv.spaces; space; space = space->priv.next)
+		if (!is_place_valid(space, &space->priv.walk.at) ||
+		    !is_place_valid(space, &space->priv.walk.begin) ||
+		    !is_place_valid(space, &space->priv.walk.resume))
+			return broken(why, "check: a pass keeps a place that is gone");
+	for (const struct pdd_space *space = scanner->priv.put_off; space && scanner->priv.in_pass;
+	     space = space->priv.walk.next)
+		if (space->priv.scanner != scanner)
+			return broken(why, "check: a space that was put off is gone");
 	return 0;
 }
 
@@ -258,7 +268,7 @@ int pdd_scanner_check(const struct pdd_scanner *scanner, const char **why)
 	int err = check_index(scanner, &census, why);
 
 	if (!err)
-		err = check_cursor(scanner, why);
+		err = check_walks(scanner, why);
 	for (const struct pdd_space *space = scanner->priv.spaces; space && !err;
 	     space = space->priv.next)
 		err = check_space(space, &census, why);

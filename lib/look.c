@@ -89,8 +89,6 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	enum item_state state = item_state(item);
 
 	item_counts(item)->pages_scanned++;
-	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
-		return;
 	item_set_dirty(item, false);
 	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
 	    checksum->class_ != item_class(item)) {
@@ -99,6 +97,8 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 			return;
 	}
 	item_set_due(item, false);
+	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
+		return;
 	if (state == ITEM_INDEXED) {
 		if (!zero && !pddi_rebuilds(scanner) && pddi_search_is_alone(item))
 			return;

@@ -143,6 +143,8 @@ static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, c
 	} else if (now.value == item->priv.node.checksum) {
 		pddi_search_collided(scanner);
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_COLLISION);
+		item_set_all(item, ITEM_SEEN, now.class_, PDD_REASON_COLLISION);
+		item_set_due(item, true); /* whatever failed before: it cannot fail so again */
 	} else {
 		scanner->priv.stats.stale_twins++;
 		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);

@@ -2,13 +2,14 @@
 /*
  * scanner.c - passes and steps.
  *
- * A pass comes by every page of every region once, in the order in which spaces and regions were
- * added. A step does a part of it: extent by extent, each under its space's lock by try; a busy
- * space loses its pages' look in this pass, and nobody waits.
+ * A pass comes by every page of every region once (pass.c says in which order). A step does a part of
+ * it: extent by extent, each under its space's lock by try. A space that is busy all the time loses
+ * its pages' look in this pass, and nobody waits.
  *
  * Invariants
  *  1. Between steps nothing is pending: no item PENDING, no group, no hook left open, no lock held.
- *  2. Within a pass the cursor only moves on, so every pass ends after the regions that are there.
+ *  2. Each try of a space that fails is followed by work elsewhere, or ends the look at an extent: so
+ *     every pass ends.
  *  3. At the deadline no new run of work begins, but every step gets on by at least one.
  *
  * Cost: O(pages come by), and reading each page that is looked at once.
@@ -122,26 +123,6 @@ enum pdd_reason pddi_reason(struct pdd_scanner *scanner, enum pdd_hook hook, int
 	return err == -ENOMEM ? PDD_REASON_NO_MEMORY : PDD_REASON_HOOK_FAILED;
 }
 
-/* Move the cursor on to a page of its region, or behind it. */
-static void advance(struct pdd_scanner *scanner, uint64_t page)
-{
-	struct pdd_region *region = scanner->priv.cursor;
-
-	scanner->priv.cursor_page = page;
-	if (page >= pddi_region_pass_pages(region)) {
-		scanner->priv.cursor = pddi_region_next(region);
-		scanner->priv.cursor_page = 0;
-	}
-}
-
-static void begin_pass(struct pdd_scanner *scanner)
-{
-	scanner->priv.cursor = pddi_region_first(scanner);
-	scanner->priv.cursor_page = 0;
-	scanner->priv.in_pass = true;
-	pddi_written_forget(scanner, NULL);
-}
-
 static void end_pass(struct pdd_scanner *scanner)
 {
 	scanner->priv.in_pass = false;
@@ -156,21 +137,33 @@ static void end_pass(struct pdd_scanner *scanner)
 /* With a deadline, what is read between two looks at the clock. */
 #define TIMED_BYTES ((size_t)PDD_EXTENT_PAGES << 12)
 
-/* Come by pages of at most one extent; takes from the budget. */
-static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
+/* How many pages to come by at a stop: at most one extent. */
+static uint64_t stop_pages(const struct pdd_scanner *scanner, const struct pdd_worker *worker,
+			   const struct pddi_stop *stop, uint64_t left)
 {
-	struct pdd_region *region = scanner->priv.cursor;
-	uint64_t page = scanner->priv.cursor_page;
-	uint64_t n = PDD_EXTENT_PAGES - page % PDD_EXTENT_PAGES;
+	uint64_t n = PDD_EXTENT_PAGES - stop->first % PDD_EXTENT_PAGES;
 
 	if (worker->priv.deadline_ns && n > TIMED_BYTES / scanner->priv.page_size)
 		n = TIMED_BYTES / scanner->priv.page_size + (TIMED_BYTES < scanner->priv.page_size);
+	if (n > stop->end - stop->first)
+		n = stop->end - stop->first;
+	return n < left ? n : left;
+}
 
-	if (n > pddi_region_pass_pages(region) - page)
-		n = pddi_region_pass_pages(region) - page;
-	if (n > *left)
-		n = *left;
-	advance(scanner, pddi_visit(scanner, worker, region, page, n, *left));
+/* Come by pages of at most one extent; takes from the budget. */
+static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		    const struct pddi_stop *stop, uint64_t *left)
+{
+	uint64_t n = stop_pages(scanner, worker, stop, *left), next;
+
+	if (pddi_visit(scanner, worker, stop->region, stop->first, n, *left, &next)) {
+		pddi_pass_came_by(scanner, stop, next);
+	} else if (!pddi_pass_put_off(scanner, stop)) {
+		pddi_visit_miss(stop->region, stop->first, n);
+		pddi_pass_missed(scanner, stop, stop->first + n);
+	} else {
+		return;
+	}
 	*left -= n;
 }
 
@@ -185,6 +178,8 @@ static enum pdd_step step(struct pdd_scanner *scanner, struct pdd_worker *worker
 			  const struct pdd_budget *budget)
 {
 	uint64_t left = budget->pages;
+	struct pddi_stop stop;
+	bool is_over = false; /* the time */
 
 	worker->priv.deadline_ns = budget->deadline_ns;
 	worker->priv.runs = 0;
@@ -196,18 +191,14 @@ static enum pdd_step step(struct pdd_scanner *scanner, struct pdd_worker *worker
 		    (begun_before && scanner->priv.nframes))
 			return PDD_STEP_MORE;
 	}
-	if (!scanner->priv.in_pass) {
-		if (!pddi_region_first(scanner))
-			return PDD_STEP_IDLE;
-		begin_pass(scanner);
+	if (!scanner->priv.in_pass && !pddi_pass_begin(scanner))
+		return PDD_STEP_IDLE;
+	while (pddi_pass_next(scanner, &stop)) {
+		if (!left || pddi_is_quiescing(scanner) || is_over)
+			return PDD_STEP_MORE;
+		come_by(scanner, worker, &stop, &left);
+		is_over = budget->deadline_ns && pddi_now(scanner) >= budget->deadline_ns;
 	}
-	while (scanner->priv.cursor && left && !pddi_is_quiescing(scanner)) {
-		come_by(scanner, worker, &left);
-		if (budget->deadline_ns && pddi_now(scanner) >= budget->deadline_ns)
-			break;
-	}
-	if (scanner->priv.cursor)
-		return PDD_STEP_MORE;
 	end_pass(scanner);
 	return PDD_STEP_PASS;
 }

@@ -2,7 +2,8 @@
 /*
  * scanner_internal.h - what the files of the engine call of each other.
  *
- *	scanner.c   passes and steps                calls visit, prune
+ *	scanner.c   passes and steps                calls pass, visit, prune
+ *	pass.c      the order of a pass
  *	visit.c     a pass at one extent            calls written, look, group, carry_out, extent
  *	written.c   which pages were written        calls extent
  *	look.c      what a pass does with a page    calls search, group, stable
@@ -12,7 +13,7 @@
  *	group.c     pages that found a frame        calls stable, search
  *	prune.c     chains in order, frames emptied calls stable
  *	stable.c    frames and their places         calls the index and chains
- *	space.c     spaces and regions              calls extent, item
+ *	space.c     spaces and regions              calls pass, extent, item
  *	unmerge.c   pages get their own memory      calls extent, item, forget
  *	keep_out.c  pin and exclude                 calls extent, item, unmerge
  *	forget.c    forget and discard              calls extent, item
@@ -240,13 +241,31 @@ void pddi_search_evict(struct pdd_scanner *scanner, uint64_t checksum, uint64_t 
 /* Two contents of equal checksum were met: searches compare at once for some time. */
 void pddi_search_collided(struct pdd_scanner *scanner);
 
-/* ---- space.c ---- */
+/* ---- pass.c ---- */
 
+/* Where a pass stops next: pages [first, end) of a region, or some of them. */
+struct pddi_stop {
+	struct pdd_region *region;
+	uint64_t first, end;
+	bool was_put_off;
+	bool last_try; /* in this pass */
+};
+
+/* Begin one; false: there are no pages. */
+bool pddi_pass_begin(struct pdd_scanner *scanner);
+/* Where it goes on; false: it is over. Asking again changes nothing. */
+bool pddi_pass_next(struct pdd_scanner *scanner, struct pddi_stop *stop);
+/* It came by the pages from the stop's first to this one. */
+void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page);
+/* The space is locked. True: its walk is put off; false: pages of the stop are to be missed, ... */
+bool pddi_pass_put_off(struct pdd_scanner *scanner, const struct pddi_stop *stop);
+/* ... and they were, from the first to this one. */
+void pddi_pass_missed(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page);
+/* Pages of a region from this one on go; a space goes, which has no region. */
+void pddi_pass_clip(const struct pdd_region *region, uint64_t end);
+void pddi_pass_forget(struct pdd_scanner *scanner, struct pdd_space *space);
 /* Pages of a region, from the first on, that the pass comes by: not those by which it grew. */
 uint64_t pddi_region_pass_pages(const struct pdd_region *region);
-/* The first region that the pass comes by; the next one behind another. NULL if there is none. */
-struct pdd_region *pddi_region_first(const struct pdd_scanner *scanner);
-struct pdd_region *pddi_region_next(const struct pdd_region *region);
 
 /* ---- item.c ---- */
 
@@ -319,8 +338,6 @@ void pddi_look_missed(struct pdd_scanner *scanner, struct pdd_extent *extent, ui
  * keep the answers in their items; unless that was asked in this pass. */
 void pddi_written_ask(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		      struct pdd_region *region, uint64_t first, uint64_t npages);
-/* The region, or all that was said of it, is gone. */
-void pddi_written_forget(struct pdd_scanner *scanner, const struct pdd_region *region);
 
 /* Whether a page is known to be as it was when it was read. */
 static inline bool pddi_is_clean(const struct pdd_scanner *scanner, const struct pdd_item *item)
@@ -342,9 +359,12 @@ static inline bool pddi_may_rest(const struct pdd_scanner *scanner)
 /* ---- visit.c ---- */
 
 /* Come by pages from the first on, at most npages and none beyond their extent; the step goes on up
- * to `ahead` pages further. How far the cursor may move on, which is further where nothing stands. */
-uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_region *region, uint64_t first, uint64_t npages, uint64_t ahead);
+ * to `ahead` pages further. *next: how far the pass may move on, which is further where nothing
+ * stands. False: the space is locked, and nothing was done. */
+bool pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
+		uint64_t first, uint64_t npages, uint64_t ahead, uint64_t *next);
+/* Pages of one extent are not looked at in this pass, since something is locked. */
+void pddi_visit_miss(struct pdd_region *region, uint64_t first, uint64_t npages);
 
 /* ---- prune.c ---- */
 

@@ -4,10 +4,8 @@
  *
  * Invariants
  *  1. The scanner's list of spaces, and each space's list of regions, are in the order in which
- *     they were added; a pass walks them in that order.
- *  2. The cursor is a region that is added, and a page of it, or NULL: in a pass, when nothing is
- *     left of it. A pass comes by the regions that were there when it began, and by no others: so
- *     it ends, however fast regions come and go.
+ *     they were added.
+ *  2. A pass keeps no place of a page that is gone (pddi_pass_clip()).
  *  3. The gauges of a space are the sums over its items (item_set keeps them), and `pages` is the
  *     sum of its regions' pages.
  *
@@ -40,6 +38,7 @@ int pdd_space_remove(struct pdd_space *space)
 		return -EINVAL;
 	if (space->priv.regions)
 		return -EBUSY;
+	pddi_pass_forget(scanner, space);
 	/* What it counted stays in the totals; its gauges are 0. */
 	pddi_counts_add(&scanner->priv.stats.counts, &space->priv.counts);
 	if (space->priv.prev)
@@ -52,45 +51,6 @@ int pdd_space_remove(struct pdd_space *space)
 		scanner->priv.last = space->priv.prev;
 	*space = (struct pdd_space){ 0 };
 	return 0;
-}
-
-/* ---- the order of a pass ---- */
-
-static struct pdd_region *first_of(const struct pdd_space *space, uint64_t epoch)
-{
-	for (; space; space = space->priv.next)
-		for (struct pdd_region *region = space->priv.regions; region;
-		     region = region->priv.next)
-			if (region->priv.first_pass <= epoch)
-				return region;
-	return NULL;
-}
-
-struct pdd_region *pddi_region_first(const struct pdd_scanner *scanner)
-{
-	return first_of(scanner->priv.spaces, scanner->priv.epoch);
-}
-
-struct pdd_region *pddi_region_next(const struct pdd_region *region)
-{
-	const struct pdd_space *space = region->priv.space;
-	uint64_t epoch = space->priv.scanner->priv.epoch;
-
-	for (struct pdd_region *next = region->priv.next; next; next = next->priv.next)
-		if (next->priv.first_pass <= epoch)
-			return next;
-	return first_of(space->priv.next, epoch);
-}
-
-uint64_t pddi_region_pass_pages(const struct pdd_region *region)
-{
-	const struct pdd_scanner *scanner = region->priv.space->priv.scanner;
-	uint64_t npages = region->priv.npages;
-
-	if (scanner->priv.in_pass && region->priv.grown_pass == scanner->priv.epoch + 1 &&
-	    region->priv.pass_pages < npages)
-		return region->priv.pass_pages;
-	return npages;
 }
 
 /* ---- pages come ---- */
@@ -169,15 +129,6 @@ int pdd_region_add(struct pdd_space *space, struct pdd_region *region, uint64_t 
 
 /* ---- pages go ---- */
 
-/* Move the cursor off pages from `end` on, which go. */
-static void clip_cursor(struct pdd_scanner *scanner, const struct pdd_region *region, uint64_t end)
-{
-	if (scanner->priv.cursor != region || scanner->priv.cursor_page < end)
-		return;
-	scanner->priv.cursor = pddi_region_next(region);
-	scanner->priv.cursor_page = 0;
-}
-
 /* Forget pages [from, npages) and record that they are gone. */
 static void drop_pages(struct pdd_region *region, uint64_t from)
 {
@@ -225,7 +176,7 @@ int pdd_region_resize(struct pdd_region *region, uint64_t npages)
 		region->priv.pass_pages = pddi_region_pass_pages(region);
 		if (region->priv.pass_pages > npages)
 			region->priv.pass_pages = npages;
-		clip_cursor(region->priv.space->priv.scanner, region, npages);
+		pddi_pass_clip(region, npages);
 		drop_pages(region, npages);
 		for (uint64_t i = after; extents && i < before; i++)
 			extents[i] = (struct pdd_extent){ 0 };
@@ -268,8 +219,7 @@ int pdd_region_remove(struct pdd_region *region)
 		return -EINVAL;
 	if (region->priv.object)
 		pdd_region_detach(region);
-	clip_cursor(space->priv.scanner, region, 0);
-	pddi_written_forget(space->priv.scanner, region);
+	pddi_pass_clip(region, 0);
 	drop_pages(region, 0);
 	unlink_region(space, region);
 	*region = (struct pdd_region){ 0 };

@@ -32,9 +32,13 @@ static uint64_t look_at_undescribed(const struct visit *visit, uint64_t page, in
 {
 	enum pdd_reason reason = pddi_reason(visit->scanner, PDD_HOOK_PAGES_GET, err);
 
-	if (visit->extent)
+	if (err == -EBUSY)
+		return 0;
+	if (reason == PDD_REASON_BUSY)
+		pddi_visit_miss(visit->region, page, 1);
+	else if (visit->extent)
 		pddi_look_refused(visit->scanner, pddi_extent_item(visit->extent, page), reason);
-	return err == -EBUSY ? 0 : 1;
+	return 1;
 }
 
 /* Whether something stands at the pages that these views describe. */
@@ -107,12 +111,13 @@ static bool is_at_rest(const struct pdd_scanner *scanner, const struct pdd_exten
 	       !extent->priv.dirty && extent->priv.known;
 }
 
-/* Pages of an extent, some of which may be known, that cannot be looked at in this pass. */
-static void miss(const struct visit *visit, uint64_t first, uint64_t npages)
+void pddi_visit_miss(struct pdd_region *region, uint64_t first, uint64_t npages)
 {
-	visit->region->priv.space->priv.counts.pages_busy += npages;
-	if (visit->extent)
-		pddi_look_missed(visit->scanner, visit->extent, first, npages);
+	struct pdd_extent *extent = pddi_extent_find(region, first / PDD_EXTENT_PAGES);
+
+	region->priv.space->priv.counts.pages_busy += npages;
+	if (extent)
+		pddi_look_missed(region->priv.space->priv.scanner, extent, first, npages);
 }
 
 /* The pages from the first on that are not kept out, after *skipped that are. */
@@ -178,37 +183,34 @@ static uint64_t skip_hole(const struct pdd_region *region, uint64_t end, uint64_
 	return end;
 }
 
-uint64_t pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_region *region, uint64_t first, uint64_t npages, uint64_t ahead)
+bool pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
+		uint64_t first, uint64_t npages, uint64_t ahead, uint64_t *next)
 {
 	struct pdd_space *space = region->priv.space;
-	struct visit visit = {
-		.scanner = scanner,
-		.worker = worker,
-		.region = region,
-		.extent = pddi_extent_find(region, first / PDD_EXTENT_PAGES),
-	};
-	uint64_t done, next;
+	struct visit visit = { .scanner = scanner, .worker = worker, .region = region };
+	uint64_t done;
 
 	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
 		scanner->priv.stats.space_lock_misses++;
-		miss(&visit, first, npages);
-		return first + npages;
+		return false;
 	}
 	pddi_written_ask(scanner, worker, region, first, ahead);
+	*next = first + npages;
+	visit.extent = pddi_extent_find(region, first / PDD_EXTENT_PAGES);
 	if (is_at_rest(scanner, visit.extent)) {
 		space->priv.counts.pages_clean += npages;
 		scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-		return first + npages;
+		return true;
 	}
 	scanner->priv.visiting = true;
 	done = visit_extent(&visit, first, npages);
 	pddi_frames_flush(scanner);
 	if (done < npages)
-		miss(&visit, first + done, npages - done);
+		pddi_visit_miss(region, first + done, npages - done);
 	if (visit.extent)
 		pddi_extent_put(region, visit.extent);
-	next = done < npages ? first + npages : skip_hole(region, first + npages, visit.reach);
+	if (done == npages)
+		*next = skip_hole(region, first + npages, visit.reach);
 	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-	return next;
+	return true;
 }

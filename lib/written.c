@@ -82,20 +82,16 @@ void pddi_written_ask(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	uint64_t last = pddi_region_pass_pages(region), end;
 
 	if (!scanner->priv.ops.pages_written ||
-	    (scanner->priv.written_region == region && first < scanner->priv.written_end))
+	    (region->priv.written_pass == scanner->priv.epoch + 1 &&
+	     first >= region->priv.written_from && first < region->priv.written_end))
 		return;
 	if (npages > PDD_WRITTEN_PAGES_MAX - PDD_EXTENT_PAGES)
 		npages = PDD_WRITTEN_PAGES_MAX - PDD_EXTENT_PAGES;
 	/* Whole extents: a visit never goes beyond the answer. */
 	end = pdd_region_extents(first + npages) * PDD_EXTENT_PAGES;
 	end = end < last ? end : last;
-	scanner->priv.written_region = region;
-	scanner->priv.written_end = end;
+	region->priv.written_pass = scanner->priv.epoch + 1;
+	region->priv.written_from = first;
+	region->priv.written_end = end;
 	ask(scanner, worker, region, first, end);
-}
-
-void pddi_written_forget(struct pdd_scanner *scanner, const struct pdd_region *region)
-{
-	if (!region || scanner->priv.written_region == region)
-		scanner->priv.written_region = NULL;
 }

@@ -98,8 +98,11 @@ struct pdd_scanner {
 		struct pdd_tunables tunables;
 		struct pdd_space *spaces; /* the first */
 		struct pdd_space *last;
-		struct pdd_region *cursor; /* where the pass goes on; NULL: nothing is left of it */
-		uint64_t cursor_page;
+		struct pdd_space *walking; /* whose walk is under way; NULL: none in order is left */
+		bool walk_begun;
+		struct pdd_space *put_off; /* first of those that were busy in this pass */
+		struct pdd_space *put_off_last;
+		bool is_turn; /* of one of them */
 		bool in_pass;
 		bool prune_wanted; /* a frame lost a sharer since the last prune, or the like */
 		bool prune_forced;
@@ -108,8 +111,6 @@ struct pdd_scanner {
 		uint8_t restless_passes; /* pages that were not written are come by all the same */
 		uint32_t quiescing; /* atomic */
 		uint32_t steps;     /* under way; atomic */
-		struct pdd_region *written_region; /* pages_written told of its pages in this pass, ... */
-		uint64_t written_end;              /* ... up to this one */
 		uint64_t prune_checksum; /* where the prune goes on, behind ... */
 		uint64_t prune_skip;     /* ... so many frames of this checksum */
 		bool prune_tidied;       /* the chain there is in order already */

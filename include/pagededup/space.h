@@ -40,9 +40,27 @@ struct pdd_region {
 		uint64_t grown_pass; /* 1 + the pass during which it grew ... */
 		uint64_t pass_pages; /* ... and which comes by so many of its pages */
 		uint64_t unshares;
+		uint64_t written_pass; /* 1 + the pass in which pages_written told of ... */
+		uint64_t written_from; /* ... pages from this one on ... */
+		uint64_t written_end;  /* ... and before this one */
 		struct pdd_object *object; /* NULL while not attached */
 		struct pdd_interval interval; /* its pages of the object */
 	} priv;
+};
+
+/** A page of a space; region NULL: behind the last one. */
+struct pdd_place {
+	struct pdd_region *region;
+	uint64_t page;
+};
+
+/** How a pass comes by the pages of a space (pass.c). Private. */
+struct pdd_walk {
+	struct pdd_place at;     /* where it goes on */
+	struct pdd_place begin;  /* with which it began; region NULL: with the first one */
+	struct pdd_place resume; /* the first one that this pass missed */
+	bool wrapped;            /* it goes on from the first page to `begin` */
+	struct pdd_space *next;  /* of those that were put off */
 };
 
 /** An address space with one layout lock; zeroed before use. Private fields. */
@@ -53,6 +71,7 @@ struct pdd_space {
 		struct pdd_space *prev;
 		struct pdd_region *regions; /* the first */
 		struct pdd_region *last;
+		struct pdd_walk walk;
 		struct pdd_counts counts; /* what is derived on reading is 0 here */
 		uint32_t domain;
 	} priv;

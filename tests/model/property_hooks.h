@@ -26,7 +26,7 @@ static bool watch_trylock(void *ctx, struct pdd_space *space)
 		for (uint64_t page = 0; page < place->region->npages; page++)
 			add_page_event(world, EVENT_DELAYED, place, page);
 	} else if (scanner->priv.in_pass) {
-		miss(world, place, scanner->priv.cursor_page);
+		miss_walk(world, place);
 	}
 	return false;
 }
@@ -43,11 +43,12 @@ static int watch_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 	world->looks = 0;
 	world->more_looks = false;
 	world->scanned = place->space->space.priv.counts.pages_scanned;
-	if (n <= 0) { /* the first is forgotten; those behind it are busy, or asked for again */
+	if (n == -EBUSY)
+		miss(world, place, first, place->region->npages);
+	else if (n == 0 || n == -EAGAIN)
+		miss(world, place, first, first + 1);
+	else if (n < 0) /* it is forgotten; those behind it are asked for again */
 		disturb(world, place, first);
-		if (n == -EBUSY)
-			miss(world, place, first + 1);
-	}
 	for (int i = 0; i < n; i++)
 		for (uint64_t k = 0; k < views[i].npages && page < first + npages; k++)
 			come_by(world, place, page++, &views[i]);

@@ -238,13 +238,13 @@ static void come_by(struct world *world, struct place *place, uint64_t page,
 			 (int)(place - world->places), page);
 }
 
-/* Pages from one on that lose their look, or perhaps only some of them: the others do not. */
-static void miss(struct world *world, struct place *place, uint64_t first)
+/* Pages [first, end) that lose their look, or perhaps only some of them: the others do not. */
+static void miss(struct world *world, struct place *place, uint64_t first, uint64_t end)
 {
 	const struct pdd_scanner *scanner = &world->sim->scanner;
 
 	place->busy = world->pass;
-	for (uint64_t page = first; page < place->region->npages; page++) {
+	for (uint64_t page = first; page < end; page++) {
 		const struct pdd_item *item = sim_item(place->region, page);
 
 		if ((item_state(item) == ITEM_SEEN || item_state(item) == ITEM_INDEXED) &&
@@ -253,6 +253,18 @@ static void miss(struct world *world, struct place *place, uint64_t first)
 			place->pages[page].owed_reason = item_reason(item);
 		}
 	}
+}
+
+/* A space is locked: the pages that its walk has before it may lose their look. */
+static void miss_walk(struct world *world, struct place *place)
+{
+	const struct pdd_walk *walk = &place->space->space.priv.walk;
+	uint64_t npages = place->region->npages;
+
+	miss(world, place, walk->at.page,
+	     walk->wrapped && walk->begin.region ? walk->begin.page : npages);
+	if (!walk->wrapped)
+		miss(world, place, 0, walk->begin.page);
 }
 
 #endif

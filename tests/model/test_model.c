@@ -537,8 +537,9 @@ static void quiet_phase(struct sim *sim)
 	if (!sim->spaces)
 		return;
 	assert_int_equal(pdd_scanner_get_tunables(&sim->scanner, &t), 0);
-	/* With this policy some equal pages never meet, as in KSM. */
-	if (t.index == PDD_INDEX_REBUILT && t.aging == PDD_AGING_COUNTDOWN)
+	/* With this policy some equal pages never meet, as in KSM, where those that are skipped
+	 * leave the index. */
+	if (t.aging == PDD_AGING_COUNTDOWN)
 		t.aging = PDD_AGING_EPOCH;
 	assert_int_equal(pdd_scanner_set_tunables(&sim->scanner, &t), 0);
 	/* every page is looked at twice, and once more after what that brought about */

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "scanner_internal.h"
 #include "sim.h"
 
 #define GUESTS 6u
@@ -116,10 +117,10 @@ static void test_under_the_cursor(void **unused)
 	for (unsigned i = 0; i < 10; i++)
 		sim_write(sim_region_add(space, 20), i, 1 + i);
 	while (sim_stats(sim).full_scans < 10) {
-		struct sim_region *region = (struct sim_region *)(void *)sim->scanner.priv.cursor;
+		struct pddi_stop stop;
 
-		if (region) {
-			sim_region_remove(region);
+		if (sim->scanner.priv.in_pass && pddi_pass_next(&sim->scanner, &stop)) {
+			sim_region_remove((struct sim_region *)(void *)stop.region);
 			sim_write(sim_region_add(space, 20), steps % 20, 100 + steps);
 		}
 		sim_step(sim, 10);

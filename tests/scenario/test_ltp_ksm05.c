@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "scanner_internal.h"
 #include "sim.h"
 
 /* What the page of a child is. */
@@ -57,9 +58,12 @@ static struct child child_of(struct sim *sim, enum kind kind)
 	return child;
 }
 
-static bool is_at_cursor(const struct sim *sim, const struct child *child)
+static bool is_at_cursor(struct sim *sim, const struct child *child)
 {
-	return sim->scanner.priv.cursor == &child->region->region;
+	struct pddi_stop stop;
+
+	return sim->scanner.priv.in_pass && pddi_pass_next(&sim->scanner, &stop) &&
+	       stop.region == &child->region->region;
 }
 
 /* After all children died: what is left is merged as if they had never been, save that a frame
