@@ -337,9 +337,8 @@ static void miss(struct pdd_scanner *scanner, struct pdd_item *item)
 	}
 	if (item_state(item) != ITEM_SEEN && item_state(item) != ITEM_INDEXED)
 		return;
-	if (!(item_state(item) == ITEM_INDEXED && pddi_may_rest(scanner) &&
-	      pddi_is_clean(scanner, item)) &&
-	    is_its_turn(scanner, item))
+	/* Though it may be clean: what was written meanwhile was not asked for. */
+	if (is_its_turn(scanner, item))
 		item_set_due(item, true);
 	leave_index(scanner, item);
 }

@@ -182,14 +182,24 @@ static int replace(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			       n - done);
 }
 
-/* How many pages of a run fail if the hook does nothing. In a part of the run that follows one that
- * was done, all: the next pass begins with it. At the beginning only the first, which would keep
- * those behind it from being merged for ever; unless something is used up. */
-static uint64_t pages_failed(enum pdd_reason reason, uint64_t done, uint64_t n)
+static bool is_used_up(enum pdd_reason reason)
 {
-	if (done || reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY)
-		return n - done;
-	return 1;
+	return reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY;
+}
+
+/* The hook did nothing for the pages from `done` on. How many of them fail: in a part of the run that
+ * follows one that was done, all: the next pass begins with it. At the beginning only the first,
+ * which would keep those behind it from being merged for ever; unless something is used up. */
+static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_item *const *items,
+			   uint64_t done, uint64_t n, enum pdd_reason reason)
+{
+	uint64_t failed = done || is_used_up(reason) ? n - done : 1;
+
+	pddi_merge_cancel(scanner, &items[done], failed, reason);
+	/* Those behind the first were not tried by themselves. */
+	for (uint64_t i = 1; i < failed && !is_used_up(reason); i++)
+		item_set_due(items[done + i], true);
+	return failed;
 }
 
 /* Replace held pages, all equal to their frames or all zero. What cannot be is released. */
@@ -213,10 +223,9 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		} else {
 			enum pdd_reason reason = pddi_reason(
 				scanner, zero ? PDD_HOOK_ZERO_MAP : PDD_HOOK_FRAMES_MAP, k);
-			uint64_t failed = pages_failed(reason, done, n);
+			uint64_t failed = fail_pages(scanner, items, done, n, reason);
 
 			scanner->priv.ops.release(scanner->priv.ctx, region, first + done, failed);
-			pddi_merge_cancel(scanner, &items[done], failed, reason);
 			done += failed;
 		}
 	}

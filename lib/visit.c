@@ -3,7 +3,7 @@
  * visit.c - a pass at one extent: lock the space, ask what stands at the pages, look, carry out.
  *
  * Invariants
- *  1. No hook is called for a page that is kept out.
+ *  1. No hook is called for a page that is kept out, save pages_written, which only tells.
  *  2. When pddi_visit() returns the space is unlocked, nothing is got or held, nothing is pending.
  *  3. Every page of the range was come by: looked at, skipped, not written, refused or counted as
  *     busy. One whose look was lost because something was locked is due.

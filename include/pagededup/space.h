@@ -186,8 +186,8 @@ PDD_API int64_t pdd_space_unmerge(struct pdd_space *space, uint64_t budget);
 
 /**
  * Keep the library away from pages, because a device or somebody else holds on to them: they have
- * memory of their own when it returns, and no hook is called for them until as many calls of
- * pdd_region_unpin() have come, up to 511. Their reason is PDD_REASON_PINNED.
+ * memory of their own when it returns, and no hook but pages_written is called for them until as
+ * many calls of pdd_region_unpin() have come, up to 511. Their reason is PDD_REASON_PINNED.
  *
  * @return 0; -EINVAL: not added, not in the region; -EOVERFLOW: one of them is pinned 511 times;
  *         -ENOMEM: extent_get said no; -errno of frames_unmap. Then nothing is pinned by this call

@@ -193,6 +193,7 @@ int pddi_added_make(struct pdd_linux *dedup, struct pdd_linux_memory **out, uint
 void pddi_added_forget(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 {
 	pthread_rwlock_wrlock(&memory->layout);
+	pddi_track_stop(&dedup->probe, memory);
 	(void)pdd_region_remove(&memory->region);
 	(void)pdd_space_remove(&memory->space);
 	pthread_rwlock_unlock(&memory->layout);
@@ -209,6 +210,8 @@ int pddi_added_unmerge(struct pdd_linux *dedup, struct pdd_linux_memory *memory)
 
 	pthread_rwlock_wrlock(&memory->layout);
 	pddi_block_signals(&before);
+	/* Before pages are taken away from it one by one. */
+	pddi_track_stop(&dedup->probe, memory);
 	(void)pddi_give_back(&dedup->hold, &dedup->budget, memory);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	/* The rest gets its copies where it is. */

@@ -38,7 +38,8 @@
 /* A copy of the options, whatever version of them the caller knows. 0 or -EINVAL. */
 static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_options *options)
 {
-	const uint32_t known = PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE;
+	const uint32_t known = PDD_LINUX_NO_DEVICE_WRITES | PDD_LINUX_NO_MOVE |
+			       PDD_LINUX_NO_TRACKING;
 	const unsigned char *bytes = (const unsigned char *)options;
 	size_t i;
 
@@ -98,6 +99,7 @@ static void free_parts(struct pdd_linux *dedup)
 {
 	pddi_store_fini(&dedup->store);
 	pddi_hold_fini(&dedup->hold);
+	pddi_track_fini(&dedup->track);
 	pddi_probe_fini(&dedup->probe);
 	pddi_pages_free(dedup->roots, dedup->nroots * sizeof(struct pdd_rbroot));
 	pthread_mutex_destroy(&dedup->lock);
@@ -120,8 +122,10 @@ static int init_parts(struct pdd_linux *dedup, const struct pdd_linux_options *o
 		.vector = PDDI_PAGEMAP_VECTOR,
 		.page_shift = dedup->page_shift,
 	};
-	error = pddi_hold_init(&dedup->hold, &dedup->probe, &dedup->map, dedup->page_shift,
-			       options->flags);
+	error = pddi_track_init(&dedup->track, &dedup->probe, dedup->page_shift, options->flags);
+	if (!error)
+		error = pddi_hold_init(&dedup->hold, &dedup->probe, &dedup->map, dedup->page_shift,
+				       options->flags);
 	if (!error)
 		error = pddi_store_init(&dedup->store, dedup->page_shift);
 	if (!error)
@@ -322,6 +326,8 @@ static uint64_t metadata_bytes(const struct pdd_linux *dedup, uint64_t mappings)
 	if (dedup->hold.copy)
 		bytes += pddi_pagemap_resident(map, dedup->hold.copy,
 					       (uint64_t)PDD_EXTENT_PAGES << dedup->page_shift);
+	if (dedup->track.runs)
+		bytes += pddi_pagemap_resident(map, dedup->track.runs, PDDI_TRACK_BYTES);
 	bytes += pddi_pagemap_resident(map, dedup->roots,
 				       dedup->nroots * sizeof(struct pdd_rbroot));
 	for (memory = dedup->memories; memory; memory = memory->next)

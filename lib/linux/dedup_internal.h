@@ -19,6 +19,7 @@
 #include "memory.h"
 #include "probe.h"
 #include "store.h"
+#include "track.h"
 #include "view.h"
 
 struct pdd_linux {
@@ -26,6 +27,7 @@ struct pdd_linux {
 	pid_t owner; /* the userfaultfd and the page map are this process's */
 	struct pddi_probe probe;
 	struct pddi_pagemap map;
+	struct pddi_track track;
 	struct pddi_hold hold;
 	struct pddi_store store;
 	struct pddi_budget budget;

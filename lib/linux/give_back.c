@@ -112,6 +112,7 @@ static int move_in(struct work *work, uint64_t first, uint64_t npages)
 	work->spare += length;
 	work->nspare -= npages;
 	work->ready -= npages;
+	pddi_memory_untrack(work->memory, first, npages);
 	return 0;
 }
 

@@ -11,14 +11,22 @@
  * a write) cannot be moved; they are write-protected in place. The same goes for all pages where
  * there is no UFFDIO_MOVE.
  *
+ * There are two userfaultfds. Where writes are tracked (track.c), pages are moved by the one that
+ * tracks, with which they are registered anyway: to take protected pages away from it would drop
+ * their protection, page by page (1.3 to 3 us each measured, where page tables are virtualised).
+ * Its protection lets writers pass, so pages are protected by the other one; a page can be
+ * registered with one at a time, so for that it is taken away from tracking. When the hold ends all
+ * pages of the run are given back to tracking, and count as written.
+ *
  * Invariants
  *  1. Between pddi_hold_get() and the end of its hold no write changes a held page: a moved page is
  *     known at no address but the staging area's, a protected one cannot be written.
  *  2. UFFDIO_MOVE refuses pages that are pinned for a device (as O_DIRECT, io_uring and VFIO do).
  *     Write protection does not see those, so it is used only under PDD_LINUX_NO_DEVICE_WRITES.
- *  3. A hold ends with its last page. Then no page of the memory is registered and everybody who
- *     waits was woken, after what he waits for had become true: the wake is the last call. Whoever
- *     queues up later than that has seen a place without registration and does not queue.
+ *  3. A hold ends with its last page. Then no page of the memory is registered in a way that lets
+ *     anybody wait, and everybody who waits was woken, after what he waits for had become true: the
+ *     wake is the last call. Whoever queues up later than that has seen a place without such a
+ *     registration and does not queue.
  *  4. Between two holds the staging area is empty from `slot` on; what lies before was replaced at
  *     its place and is of no use.
  *  5. A protected page counts as held only if the page map says, after the protection, that it is
@@ -28,8 +36,10 @@
  * done already). Those that are there are accessed freely. Accesses to those that are not wait
  * until the hold ends, at most for the work on one extent; nobody on the scanner's side makes any.
  * A second registration with fewer modes would be no registration at all, so a hold always ends
- * with UFFDIO_UNREGISTER. Should that ever fail, the descriptor is closed: the kernel then lets
- * everybody go, and nothing is held any more.
+ * with UFFDIO_UNREGISTER, also where the pages are registered for tracking again afterwards. Should
+ * that ever fail, the descriptor is closed: the kernel then lets everybody go. If it was the one
+ * that tracks, writes are not tracked any more and pages are moved by the other; else nothing is
+ * held.
  *
  * A page that was moved and is not replaced goes back as a copy, which needs no flush of address
  * translations; the page itself goes when the staging area is emptied. If there is no memory for a
@@ -53,17 +63,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "track.h"
 #include "uapi.h"
 #include "uffd.h"
 
 static void wake(const struct pddi_hold *hold, uint32_t bit, uint32_t npages)
 {
-	pddi_uffd_wake(hold->probe->uffd, pddi_hold_address(hold, bit), npages, hold->page_shift);
+	unsigned char *start = pddi_hold_address(hold, bit);
+
+	if (hold->moves && pddi_hold_mover(hold) >= 0)
+		pddi_uffd_wake(pddi_hold_mover(hold), start, npages, hold->page_shift);
+	if (hold->guards && hold->probe->uffd >= 0)
+		pddi_uffd_wake(hold->probe->uffd, start, npages, hold->page_shift);
 }
 
 /* Close the descriptor: the last resort, which lets everybody go. */
-static void give_up(struct pddi_hold *hold)
+static void give_up(struct pddi_hold *hold, int uffd)
 {
+	if (uffd == hold->probe->track_uffd) {
+		pddi_probe_untrack(hold->probe);
+		return;
+	}
 	close(hold->probe->uffd);
 	hold->probe->uffd = -1;
 	hold->probe->facilities.userfaultfd = false;
@@ -71,26 +91,64 @@ static void give_up(struct pddi_hold *hold)
 					  "of a range: nothing can be held, so nothing is merged\n";
 }
 
+/* False: the limit of mappings is in the way, as tracked memory would be cut. */
+static bool unregister_pages(struct pddi_hold *hold, int uffd, uint32_t at, uint32_t end)
+{
+	int error = uffd < 0 ? 0
+			     : pddi_uffd_unregister(uffd, pddi_hold_address(hold, at), end - at,
+						    hold->page_shift);
+
+	if (!error)
+		return true;
+	if (error == -ENOMEM && uffd == hold->probe->track_uffd)
+		return false;
+	/* Something in it is gone, against the contract. What is still there must go on. */
+	for (; at < end; at++) {
+		error = pddi_uffd_unregister(uffd, pddi_hold_address(hold, at), 1,
+					     hold->page_shift);
+		if (error && error != -EINVAL) {
+			give_up(hold, uffd);
+			break;
+		}
+	}
+	return true;
+}
+
+/* End the registration of what was not replaced by a new mapping, method by method if they are
+ * registered with different descriptors. */
 static void unregister(struct pddi_hold *hold)
+{
+	uint32_t bit, at, end, last;
+	bool done = true;
+
+	for (bit = hold->lo; bit < hold->hi; bit = end) {
+		bool moved = hold->by_tracker &&
+			     pddi_hold_method(hold, bit) == PDDI_METHOD_MOVE;
+
+		end = hold->by_tracker ? pddi_hold_method_end(hold, bit, hold->hi) : hold->hi;
+		at = (uint32_t)pddi_bits_next(hold->registered, bit, end, true);
+		for (last = end; last > at && !pddi_bit_test(hold->registered, last - 1);)
+			last--;
+		if (at == last)
+			continue;
+		done &= unregister_pages(hold, moved ? hold->probe->track_uffd : hold->probe->uffd,
+					 at, last);
+	}
+	/* Nothing has to be cut for the whole of it. */
+	if (!done)
+		pddi_track_reset(hold->probe, hold->memory);
+}
+
+/* Give what was not replaced back to tracking: what is new is registered before the next scan. */
+static void resume_tracking(struct pddi_hold *hold)
 {
 	uint32_t at = (uint32_t)pddi_bits_next(hold->registered, hold->lo, hold->hi, true);
 	uint32_t end = hold->hi;
 
 	while (end > at && !pddi_bit_test(hold->registered, end - 1))
 		end--;
-	if (at == end || !pddi_uffd_unregister(hold->probe->uffd, pddi_hold_address(hold, at),
-					       end - at, hold->page_shift))
-		return;
-	/* Something in it is gone, against the contract. What is still there must go on. */
-	for (; at < end; at++) {
-		int error = pddi_uffd_unregister(hold->probe->uffd, pddi_hold_address(hold, at), 1,
-						 hold->page_shift);
-
-		if (error && error != -EINVAL) {
-			give_up(hold);
-			return;
-		}
-	}
+	if (at < end)
+		pddi_track_resume(hold->probe, hold->memory, hold->base + at, end - at);
 }
 
 void pddi_hold_flush(struct pddi_hold *hold)
@@ -106,9 +164,9 @@ void pddi_hold_finish(struct pddi_hold *hold)
 	if (hold->left)
 		hold->slot += hold->hi - hold->lo;
 	unregister(hold);
-	if (hold->probe->uffd >= 0)
-		wake(hold, hold->lo, hold->hi - hold->lo);
-	hold->left = false;
+	wake(hold, hold->lo, hold->hi - hold->lo);
+	resume_tracking(hold);
+	hold->left = hold->moves = hold->guards = false;
 	hold->memory = NULL;
 	memset(hold->registered, 0, sizeof(hold->registered));
 }
@@ -164,7 +222,7 @@ bool pddi_hold_is_staged(const struct pddi_hold *hold, uint64_t page)
 /* Put moved pages back; see the top. */
 static void put_back(const struct pddi_hold *hold, uint32_t at, uint32_t end)
 {
-	int uffd = hold->probe->uffd;
+	int uffd = pddi_hold_mover(hold);
 
 	while (at < end) {
 		unsigned char *to = pddi_hold_address(hold, at);
@@ -231,10 +289,22 @@ int pddi_hold_init(struct pddi_hold *hold, struct pddi_probe *probe,
 	/* A fork while a page is here would share it with the child, and it could not go back. */
 	(void)madvise(hold->staging, length, MADV_DONTFORK);
 	(void)madvise(hold->staging, length, MADV_NOHUGEPAGE);
+	hold->by_tracker = probe->track_uffd >= 0;
 	/* A page moves only to a place that is registered; nothing is ever protected here. */
-	hold->move = !pddi_uffd_register(probe->uffd, hold->staging, PDD_EXTENT_PAGES, page_shift,
-					 UFFDIO_REGISTER_MODE_WP);
+	hold->move = !pddi_uffd_register(pddi_hold_mover(hold), hold->staging, PDD_EXTENT_PAGES,
+					 page_shift, UFFDIO_REGISTER_MODE_WP);
 	return 0;
+}
+
+void pddi_hold_settle_mover(struct pddi_hold *hold)
+{
+	if (!hold->by_tracker || hold->probe->track_uffd >= 0)
+		return;
+	/* Given up. The kernel has ended its registrations. */
+	hold->by_tracker = false;
+	hold->move = hold->probe->uffd >= 0 &&
+		     !pddi_uffd_register(hold->probe->uffd, hold->staging, PDD_EXTENT_PAGES,
+					 hold->page_shift, UFFDIO_REGISTER_MODE_WP);
 }
 
 void pddi_hold_fini(struct pddi_hold *hold)

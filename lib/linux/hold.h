@@ -17,6 +17,7 @@ struct pddi_hold {
 	struct pddi_probe *probe;
 	const struct pddi_pagemap *map;
 	bool move;    /* anonymous pages are held by moving them away */
+	bool by_tracker; /* by the userfaultfd that tracks writes */
 	bool protect; /* others, by write protection: there is no device that writes */
 	uint32_t page_shift;
 	unsigned char *staging; /* where pages are moved to; an extent */
@@ -30,10 +31,30 @@ struct pddi_hold {
 	uint32_t hi;
 	uint32_t nheld; /* bits in `staged` and `guarded` */
 	bool left;      /* something of the run is left in the staging area */
+	bool moves;     /* pages of it were registered to be moved, */
+	bool guards;    /* or to be protected */
 	uint64_t staged[PDDI_EXTENT_WORDS];     /* held, content in the staging area */
 	uint64_t guarded[PDDI_EXTENT_WORDS];    /* held, content in place, write-protected */
-	uint64_t registered[PDDI_EXTENT_WORDS]; /* with the userfaultfd */
+	uint64_t registered[PDDI_EXTENT_WORDS]; /* so that they can be held */
 };
+
+/* The userfaultfd that pages are moved by. */
+static inline int pddi_hold_mover(const struct pddi_hold *hold)
+{
+	return hold->by_tracker ? hold->probe->track_uffd : hold->probe->uffd;
+}
+
+/* How a page is held. */
+enum pddi_method {
+	PDDI_METHOD_NONE = 0,
+	PDDI_METHOD_MOVE = 1,
+	PDDI_METHOD_GUARD = 2,
+};
+
+/* What it is for page `bit` of the extent of the hold, and where the run ends of pages for which it
+ * is the same. */
+enum pddi_method pddi_hold_method(const struct pddi_hold *hold, uint32_t bit);
+uint32_t pddi_hold_method_end(const struct pddi_hold *hold, uint32_t bit, uint32_t end);
 
 /* The place of a page of the run. */
 static inline unsigned char *pddi_hold_address(const struct pddi_hold *hold, uint32_t bit)
@@ -58,6 +79,9 @@ static inline unsigned char *pddi_hold_copy(const struct pddi_hold *hold, uint32
 int pddi_hold_init(struct pddi_hold *hold, struct pddi_probe *probe,
 		   const struct pddi_pagemap *map, uint32_t page_shift, uint32_t flags);
 void pddi_hold_fini(struct pddi_hold *hold);
+
+/* Prepare the staging area for moves, by whom they can be done now; before each hold. */
+void pddi_hold_settle_mover(struct pddi_hold *hold);
 
 /* The hooks hold and release. Nothing is held when pddi_hold_get() is called. */
 int pddi_hold_get(struct pddi_hold *hold, struct pdd_linux_memory *memory, struct pdd_view *views,

@@ -2,12 +2,12 @@
 /*
  * hold_begin.c - taking hold of a run of pages; the argument is on top of hold.c.
  *
- * The run is registered from the first page that is to be held to the last, and then gone through
- * in pieces that are held the same way: moved, protected, or refused. What is held is always told:
- * each step first makes sure that there is room for another view, and where there is none the rest
- * is not held at all.
+ * The run is gone through in pieces that are held the same way, moved, protected, or refused: first
+ * all are registered, with the descriptor that this way needs, then held. What is held is always
+ * told: each step first makes sure that there is room for another view, and where there is none the
+ * rest is not held at all.
  *
- * Cost: one registration, and one call for each piece plus two for each refused page in it.
+ * Cost: one registration and one call for each piece, and two for each refused page in it.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "hold.h"
+#include "track.h"
 #include "uapi.h"
 #include "uffd.h"
 
@@ -97,13 +98,13 @@ void pddi_hold_read(void *to, const void *from, size_t length)
 static int move_to_staging(const struct pddi_hold *hold, uint32_t at, uint32_t npages)
 {
 	unsigned char *to = pddi_hold_staging(hold, at);
-	int n = pddi_uffd_move(hold->probe->uffd, to, pddi_hold_address(hold, at), npages,
+	int n = pddi_uffd_move(pddi_hold_mover(hold), to, pddi_hold_address(hold, at), npages,
 			       hold->page_shift);
 
 	/* mlockall() fills all mappings of the process, this one too. */
 	if (n != -EEXIST || madvise(to, (size_t)npages << hold->page_shift, MADV_DONTNEED))
 		return n;
-	return pddi_uffd_move(hold->probe->uffd, to, pddi_hold_address(hold, at), npages,
+	return pddi_uffd_move(pddi_hold_mover(hold), to, pddi_hold_address(hold, at), npages,
 			      hold->page_shift);
 }
 
@@ -184,22 +185,14 @@ static bool guard(struct pddi_hold *hold, struct answer *answer, uint32_t at, ui
 	return bit == end;
 }
 
-/* How a page is held. */
-enum method {
-	METHOD_NONE = 0,
-	METHOD_MOVE = 1,
-	METHOD_GUARD = 2,
-};
-
-static enum method method_of(const struct pddi_hold *hold, uint32_t bit)
+enum pddi_method pddi_hold_method(const struct pddi_hold *hold, uint32_t bit)
 {
 	if (hold->move && !pddi_bit_test(hold->memory->framed, hold->base + bit))
-		return METHOD_MOVE;
-	return hold->protect ? METHOD_GUARD : METHOD_NONE;
+		return PDDI_METHOD_MOVE;
+	return hold->protect ? PDDI_METHOD_GUARD : PDDI_METHOD_NONE;
 }
 
-/* The end of the run of pages from `bit` on that are held the same way. */
-static uint32_t method_end(const struct pddi_hold *hold, uint32_t bit, uint32_t end)
+uint32_t pddi_hold_method_end(const struct pddi_hold *hold, uint32_t bit, uint32_t end)
 {
 	uint64_t page = hold->base + bit;
 
@@ -210,30 +203,42 @@ static uint32_t method_end(const struct pddi_hold *hold, uint32_t bit, uint32_t 
 			  hold->base);
 }
 
-/* Register what is to be held, from the first such page to the last. 0, or -errno. */
+/* Register pages that are all held the same way. 0 or -errno. */
+static int register_pages(struct pddi_hold *hold, enum pddi_method method, uint32_t at,
+			  uint32_t end)
+{
+	bool moved = method == PDDI_METHOD_MOVE;
+	uint64_t mode = moved ? UFFDIO_REGISTER_MODE_MISSING : UFFDIO_REGISTER_MODE_WP;
+	int uffd = moved ? pddi_hold_mover(hold) : hold->probe->uffd;
+	int error = 0;
+
+	if (moved && hold->by_tracker)
+		mode |= hold->memory->is_tracked ? UFFDIO_REGISTER_MODE_WP : 0;
+	else
+		error = pddi_track_pause(hold->probe, hold->memory, hold->base + at, end - at);
+	if (error)
+		return error;
+	/* It goes mapping by mapping: where it fails, those before may be registered. */
+	pddi_bits_put(hold->registered, at, end - at, true);
+	hold->moves = hold->moves || moved;
+	hold->guards = hold->guards || !moved;
+	return pddi_uffd_register(uffd, pddi_hold_address(hold, at), end - at, hold->page_shift,
+				  mode);
+}
+
+/* Register what is to be held. 0, or -errno. */
 static int register_run(struct pddi_hold *hold)
 {
-	uint32_t first = hold->hi, last = hold->lo, bit, end;
-	uint64_t mode = 0;
-	int error;
+	uint32_t bit, end;
+	int error = 0;
 
-	for (bit = hold->lo; bit < hold->hi; bit = end) {
-		enum method method = method_of(hold, bit);
+	for (bit = hold->lo; !error && bit < hold->hi; bit = end) {
+		enum pddi_method method = pddi_hold_method(hold, bit);
 
-		end = method_end(hold, bit, hold->hi);
-		if (method == METHOD_NONE)
-			continue;
-		mode |= method == METHOD_MOVE ? UFFDIO_REGISTER_MODE_MISSING
-					      : UFFDIO_REGISTER_MODE_WP;
-		first = bit < first ? bit : first;
-		last = end;
+		end = pddi_hold_method_end(hold, bit, hold->hi);
+		if (method != PDDI_METHOD_NONE)
+			error = register_pages(hold, method, bit, end);
 	}
-	if (!mode)
-		return 0;
-	error = pddi_uffd_register(hold->probe->uffd, pddi_hold_address(hold, first), last - first,
-				   hold->page_shift, mode);
-	/* It goes mapping by mapping: where it failed, those before may be registered. */
-	pddi_bits_put(hold->registered, first, last - first, true);
 	return error;
 }
 
@@ -253,6 +258,7 @@ int pddi_hold_get(struct pddi_hold *hold, struct pdd_linux_memory *memory, struc
 		refuse(&answer, PDD_REASON_NO_HOLD, (uint32_t)npages);
 		return (int)answer.n;
 	}
+	pddi_hold_settle_mover(hold);
 	hold->memory = memory;
 	hold->base = first - first % PDD_EXTENT_PAGES;
 	hold->lo = (uint32_t)(first - hold->base);
@@ -265,15 +271,15 @@ int pddi_hold_get(struct pddi_hold *hold, struct pdd_linux_memory *memory, struc
 		return error;
 	}
 	for (bit = hold->lo; more && bit < hold->hi; bit = end) {
-		end = method_end(hold, bit, hold->hi);
-		switch (method_of(hold, bit)) {
-		case METHOD_MOVE:
+		end = pddi_hold_method_end(hold, bit, hold->hi);
+		switch (pddi_hold_method(hold, bit)) {
+		case PDDI_METHOD_MOVE:
 			more = move_away(hold, &answer, bit, end);
 			break;
-		case METHOD_GUARD:
+		case PDDI_METHOD_GUARD:
 			more = guard(hold, &answer, bit, end);
 			break;
-		case METHOD_NONE:
+		case PDDI_METHOD_NONE:
 			more = refuse(&answer, PDD_REASON_PINS_UNSEEN, end - bit);
 			break;
 		}

@@ -35,6 +35,7 @@
 #include <errno.h>
 
 #include "hold.h"
+#include "track.h"
 #include "uapi.h"
 #include "uffd.h"
 
@@ -64,8 +65,12 @@ static int protect_run(struct pddi_hold *hold, uint64_t first, uint64_t npages, 
 	uint64_t done;
 	int n;
 
+	n = pddi_track_pause(hold->probe, hold->memory, first, npages);
+	if (n)
+		return n;
 	/* It goes mapping by mapping: where it failed, those before may be registered. */
 	pddi_bits_put(hold->registered, hold->lo, npages, true);
+	hold->guards = true;
 	n = pddi_uffd_register(uffd, start, npages, page, UFFDIO_REGISTER_MODE_WP);
 	if (n)
 		return n;

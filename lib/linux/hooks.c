@@ -117,8 +117,22 @@ static int zero_map(void *ctx, struct pdd_region *region, uint64_t first, uint64
 static int64_t pages_discard(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages)
 {
 	struct pdd_linux *dedup = ctx;
+	struct pdd_linux_memory *memory = pddi_memory_of_region(region);
+	int64_t done = pddi_discard(&dedup->budget, memory, first, npages);
 
-	return pddi_discard(&dedup->budget, pddi_memory_of_region(region), first, npages);
+	/* A new mapping joins its neighbours only when it is tracked as they are. */
+	if (done > 0)
+		pddi_track_resume(&dedup->probe, memory, first, (uint64_t)done);
+	return done;
+}
+
+static int64_t pages_written(void *ctx, struct pdd_region *region, uint64_t *bits, uint64_t first,
+			     uint64_t npages)
+{
+	struct pdd_linux *dedup = ctx;
+
+	return pddi_track_written(&dedup->track, pddi_memory_of_region(region), bits, first,
+				  npages);
 }
 
 uint64_t pddi_now_ns(void)
@@ -168,5 +182,6 @@ void pddi_hooks_get(struct pdd_ops *ops, const struct pdd_linux *dedup)
 		.trace = dedup->trace ? trace : NULL,
 		.frames_remap = dedup->hold.protect ? frames_remap : NULL,
 		.pages_discard = pages_discard,
+		.pages_written = dedup->probe.facilities.track_writes ? pages_written : NULL,
 	};
 }

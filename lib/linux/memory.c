@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* memory.c - which pages of an added range lie in mappings of the store; see memory.h. */
+/* memory.c - which pages of an added range lie in mappings of the store or are tracked; see
+ * memory.h. */
 #define _GNU_SOURCE 1
 #include "memory.h"
 
@@ -10,9 +11,16 @@ static uint64_t hint_words(uint64_t npages)
 	return PDDI_BITMAP_WORDS((npages + PDDI_HINT_PAGES - 1) / PDDI_HINT_PAGES);
 }
 
+static uint64_t extent_words(uint64_t npages)
+{
+	return PDDI_BITMAP_WORDS(pdd_region_extents(npages));
+}
+
 uint64_t pddi_memory_bytes(const struct pdd_linux_memory *memory)
 {
-	return (PDDI_BITMAP_WORDS(memory->npages) + hint_words(memory->npages)) * sizeof(uint64_t);
+	return (PDDI_BITMAP_WORDS(memory->npages) + hint_words(memory->npages) +
+		2 * extent_words(memory->npages)) *
+	       sizeof(uint64_t);
 }
 
 int pddi_memory_init(struct pdd_linux_memory *memory, void *start, uint64_t npages,
@@ -26,7 +34,9 @@ int pddi_memory_init(struct pdd_linux_memory *memory, void *start, uint64_t npag
 	if (!memory->bits)
 		return -ENOMEM;
 	memory->framed = memory->bits;
-	memory->hints = memory->bits + PDDI_BITMAP_WORDS(npages);
+	memory->hints = memory->framed + PDDI_BITMAP_WORDS(npages);
+	memory->tracked = memory->hints + hint_words(npages);
+	memory->doubted = memory->tracked + extent_words(npages);
 	return 0;
 }
 
@@ -34,6 +44,15 @@ void pddi_memory_fini(struct pdd_linux_memory *memory)
 {
 	pddi_pages_free(memory->bits, pddi_memory_bytes(memory));
 	memory->bits = memory->framed = memory->hints = NULL;
+	memory->tracked = memory->doubted = NULL;
+}
+
+void pddi_memory_untrack(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages)
+{
+	uint64_t extent = first / PDD_EXTENT_PAGES;
+	uint64_t last = (first + npages - 1) / PDD_EXTENT_PAGES;
+
+	pddi_bits_put(memory->tracked, extent, last - extent + 1, false);
 }
 
 void pddi_memory_set_framed(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages,

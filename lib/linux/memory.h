@@ -8,6 +8,8 @@
  *     anonymous. Only remap.c changes mappings and these bits, both under the hold of the page.
  *  2. A bit of `hints` is set if any bit of its 2^15 pages in `framed` ever was, so that a search
  *     in sparse memory reads one bit where it would read a page of zeros.
+ *  3. A bit of `tracked` is set only if all pages of the extent are registered for write tracking;
+ *     whatever puts a new mapping somewhere clears it. A bit of `doubted`: see track.c.
  *
  * Locking: the caller's (the deduplicator's mutex).
  */
@@ -50,7 +52,11 @@ struct pdd_linux_memory {
 	struct pddi_area *area; /* of the store: as many places as there are pages */
 	uint64_t *framed;
 	uint64_t *hints;
-	uint64_t *bits; /* where both of them are */
+	uint64_t *tracked; /* of extents, as the next one */
+	uint64_t *doubted;
+	uint64_t *bits;     /* where all of them are */
+	bool is_tracked;    /* some of it may be registered for write tracking */
+	uint32_t track_turn; /* of the extents that count as written in turns */
 
 	struct pdd_extent *extents;
 	struct pdd_item *items;
@@ -64,6 +70,9 @@ void pddi_memory_fini(struct pdd_linux_memory *memory);
 /* Note that pages came to lie, or lie no more, in a mapping of the store. O(npages / 64). */
 void pddi_memory_set_framed(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages,
 			    bool framed);
+
+/* Note that pages may not be registered for write tracking any more. */
+void pddi_memory_untrack(struct pdd_linux_memory *memory, uint64_t first, uint64_t npages);
 
 /* The first page of [from, end) that lies in a mapping of the store, else `end`. */
 uint64_t pddi_memory_next_framed(const struct pdd_linux_memory *memory, uint64_t from,

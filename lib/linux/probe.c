@@ -9,6 +9,7 @@
  *     that unprivileged processes get by the system call) would turn a read(2) into a held page
  *     into EFAULT, which is an error that the program never had; so it is not used at all.
  *  3. Nothing of the scratch pages stays registered or mapped.
+ *  4. Writes are tracked only where pages can be moved by the same userfaultfd (hold.c says why).
  *
  * Hard case: UFFDIO_API can be called only once on a descriptor and refuses unknown features, and
  * only a successful call tells which are known. So one descriptor is opened to ask and another to
@@ -44,8 +45,9 @@ static int open_uffd(void)
 	return uffd;
 }
 
-/* A userfaultfd with all of `features` that the kernel knows; -1 if there is none. */
-static int open_uffd_api(uint64_t features)
+/* A userfaultfd with all of `features` that the kernel knows; -1 if there is none.
+ * @param known  out: all that it knows */
+static int open_uffd_api(uint64_t features, uint64_t *known)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	int uffd = open_uffd();
@@ -57,6 +59,7 @@ static int open_uffd_api(uint64_t features)
 		return -1;
 	}
 	close(uffd);
+	*known = api.features;
 	features &= api.features;
 	uffd = open_uffd();
 	if (uffd < 0)
@@ -81,8 +84,8 @@ static bool do_register(int uffd, void *start, size_t length, uint64_t mode)
 	return ioctl(uffd, UFFDIO_REGISTER, &reg) == 0;
 }
 
-/* UFFDIO_MOVE of one page, there and back, as hold.c does it. */
-static bool try_move(int uffd, size_t page_size)
+/* UFFDIO_MOVE of one page, there and back, as hold.c does it. @param mode  with MISSING */
+static bool try_move(int uffd, size_t page_size, uint64_t mode)
 {
 	unsigned char *pages = pddi_pages_alloc(2 * page_size);
 	struct uffdio_move move = { .len = page_size, .mode = UFFDIO_MOVE_MODE_DONTWAKE };
@@ -91,7 +94,7 @@ static bool try_move(int uffd, size_t page_size)
 	if (!pages)
 		return false;
 	pages[0] = 1;
-	if (do_register(uffd, pages, page_size, UFFDIO_REGISTER_MODE_MISSING) &&
+	if (do_register(uffd, pages, page_size, UFFDIO_REGISTER_MODE_MISSING | mode) &&
 	    do_register(uffd, pages + page_size, page_size, UFFDIO_REGISTER_MODE_WP)) {
 		move.src = (uintptr_t)pages;
 		move.dst = (uintptr_t)(pages + page_size);
@@ -107,8 +110,9 @@ static bool try_move(int uffd, size_t page_size)
 }
 
 /* Write protection of a page that is there: on, off. */
-static bool try_protect(int uffd, unsigned char *page, size_t page_size)
+static bool try_protect(const struct pddi_probe *probe, unsigned char *page, size_t page_size)
 {
+	int uffd = probe->uffd;
 	struct uffdio_writeprotect protect = {
 		.range = { .start = (uintptr_t)page, .len = page_size },
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
@@ -122,33 +126,65 @@ static bool try_protect(int uffd, unsigned char *page, size_t page_size)
 	return ioctl(uffd, UFFDIO_WRITEPROTECT, &protect) == 0;
 }
 
-static bool try_write_protect(int uffd, size_t page_size)
+/* A private page of a memfd; NULL if there is none. */
+static unsigned char *map_memfd_page(size_t page_size)
+{
+	void *map = MAP_FAILED;
+	int fd = memfd_create("pagededup-probe", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	if (!ftruncate(fd, (off_t)page_size))
+		map = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	close(fd);
+	return map == MAP_FAILED ? NULL : map;
+}
+
+/* Whether something works on an anonymous page and on a private one of a memfd. */
+static bool try_both(bool (*try)(const struct pddi_probe *, unsigned char *, size_t),
+		     const struct pddi_probe *probe, size_t page_size)
 {
 	unsigned char *page = pddi_pages_alloc(page_size);
-	bool works;
-	int fd;
+	bool works = page && try(probe, page, page_size);
 
-	if (!page)
-		return false;
-	works = try_protect(uffd, page, page_size);
 	pddi_pages_free(page, page_size);
-	if (!works)
-		return false;
-
-	fd = memfd_create("pagededup-probe", MFD_CLOEXEC);
-	if (fd < 0)
-		return false;
-	works = false;
-	if (!ftruncate(fd, (off_t)page_size)) {
-		void *map = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-
-		if (map != MAP_FAILED) {
-			works = try_protect(uffd, map, page_size);
-			munmap(map, page_size);
-		}
-	}
-	close(fd);
+	page = works ? map_memfd_page(page_size) : NULL;
+	works = page && try(probe, page, page_size);
+	pddi_pages_free(page, page_size);
 	return works;
+}
+
+/* Whether a page counts as written: 1, 0, or -1 if that cannot be asked. It is protected then. */
+static int ask_written(int pagemap_fd, unsigned char *page, size_t page_size)
+{
+	struct page_region region;
+	struct pm_scan_arg scan = {
+		.size = sizeof(scan),
+		.flags = PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
+		.start = (uintptr_t)page,
+		.end = (uintptr_t)page + page_size,
+		.vec = (uintptr_t)&region,
+		.vec_len = 1,
+		.category_mask = PAGE_IS_WRITTEN,
+		.category_anyof_mask = PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+		.return_mask = PAGE_IS_WRITTEN,
+	};
+
+	return (int)ioctl(pagemap_fd, PAGEMAP_SCAN, &scan);
+}
+
+/* Writes are told, once each, and do not wait. */
+static bool try_track(const struct pddi_probe *probe, unsigned char *page, size_t page_size)
+{
+	int fd = probe->pagemap_fd;
+	bool works;
+
+	page[0] = 1;
+	works = do_register(probe->track_uffd, page, page_size, UFFDIO_REGISTER_MODE_WP) &&
+		ask_written(fd, page, page_size) == 1 && ask_written(fd, page, page_size) == 0;
+	if (works)
+		page[0] = 2; /* does not wait, or the scan would have refused */
+	return works && ask_written(fd, page, page_size) == 1;
 }
 
 static bool try_pagemap_scan(int fd, size_t page_size)
@@ -200,6 +236,10 @@ static void describe(struct pddi_probe *probe, int uffd_errno)
 	else if (!have->write_protect)
 		n = snprintf(text, room, "write protection of memfd pages: a page that was shared "
 					 "and then written is not merged again\n");
+	if (have->userfaultfd && probe->pagemap_fd >= 0 && !have->track_writes)
+		n += snprintf(text + n, room - (size_t)n,
+			      "asynchronous write protection: writes are not tracked, so every "
+			      "page is read again at its age\n");
 	if (probe->pagemap_fd < 0)
 		snprintf(text + n, room - (size_t)n, "/proc/self/pagemap: what stands at a page is "
 						     "unknown, so nothing is merged\n");
@@ -209,30 +249,59 @@ static void describe(struct pddi_probe *probe, int uffd_errno)
 	probe->facilities.missing = text;
 }
 
+/* After all the rest. Pages are moved by what tracks, so it has to do both (6.8). */
+static void probe_tracking(struct pddi_probe *probe, size_t page_size, uint64_t known)
+{
+	struct pdd_linux_facilities *have = &probe->facilities;
+	const uint64_t features = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_HUGETLBFS_SHMEM |
+				  UFFD_FEATURE_MOVE;
+
+	if (!have->pagemap_scan || !have->move || !(known & UFFD_FEATURE_WP_ASYNC))
+		return;
+	probe->track_uffd = pddi_fd_above_stdio(open_uffd_api(features, &known));
+	have->track_writes = probe->track_uffd >= 0 && try_both(try_track, probe, page_size) &&
+			     try_move(probe->track_uffd, page_size, UFFDIO_REGISTER_MODE_WP);
+	if (!have->track_writes)
+		pddi_probe_untrack(probe);
+}
+
+void pddi_probe_untrack(struct pddi_probe *probe)
+{
+	if (probe->track_uffd >= 0)
+		close(probe->track_uffd);
+	probe->track_uffd = -1;
+	probe->facilities.track_writes = false;
+}
+
 void pddi_probe_init(struct pddi_probe *probe)
 {
 	size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t known = 0;
 	int uffd_errno = 0;
 
 	memset(probe, 0, sizeof(*probe));
+	probe->track_uffd = -1;
 	errno = 0;
 	probe->uffd = open_uffd_api(UFFD_FEATURE_PAGEFAULT_FLAG_WP |
-				    UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_MOVE);
+				    UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_MOVE,
+				    &known);
 	uffd_errno = errno;
 	probe->uffd = pddi_fd_above_stdio(probe->uffd);
 	probe->pagemap_fd = pddi_fd_above_stdio(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
 	if (probe->uffd >= 0) {
 		probe->facilities.userfaultfd = true;
-		probe->facilities.move = try_move(probe->uffd, page_size);
-		probe->facilities.write_protect = try_write_protect(probe->uffd, page_size);
+		probe->facilities.move = try_move(probe->uffd, page_size, 0);
+		probe->facilities.write_protect = try_both(try_protect, probe, page_size);
 	}
 	if (probe->pagemap_fd >= 0)
 		probe->facilities.pagemap_scan = try_pagemap_scan(probe->pagemap_fd, page_size);
+	probe_tracking(probe, page_size, known);
 	describe(probe, uffd_errno);
 }
 
 void pddi_probe_fini(struct pddi_probe *probe)
 {
+	pddi_probe_untrack(probe);
 	if (probe->uffd >= 0)
 		close(probe->uffd);
 	if (probe->pagemap_fd >= 0)

@@ -74,7 +74,7 @@ static int map_over(void *start, size_t length, int flags, int fd, uint64_t offs
 
 /* Replace pages by a mapping of the store, or by anonymous memory (fd -1). Its mappings were taken
  * from the budget. 0 or -errno. */
-static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memory, uint64_t first,
+static int remap(struct pddi_budget *budget, struct pdd_linux_memory *memory, uint64_t first,
 		 uint64_t npages, int fd, uint64_t place)
 {
 	void *start = pddi_memory_address(memory, first);
@@ -93,6 +93,7 @@ static int remap(struct pddi_budget *budget, const struct pdd_linux_memory *memo
 		return error;
 	}
 	renew_flags(memory, start, length, fd < 0);
+	pddi_memory_untrack(memory, first, npages);
 	return 0;
 }
 
@@ -179,7 +180,7 @@ static int zero_run(struct pddi_hold *hold, struct pddi_budget *budget,
 		return error;
 	}
 	if (pddi_hold_is_staged(hold, first))
-		pddi_uffd_zero(hold->probe->uffd, pddi_memory_address(memory, first), n,
+		pddi_uffd_zero(pddi_hold_mover(hold), pddi_memory_address(memory, first), n,
 			       memory->page_shift);
 	else if (madvise(pddi_memory_address(memory, first), (size_t)n << memory->page_shift,
 			 MADV_DONTNEED))

@@ -26,6 +26,11 @@
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
 
+/* 6.7 */
+#ifndef UFFD_FEATURE_WP_ASYNC
+#define UFFD_FEATURE_WP_ASYNC (1 << 15)
+#endif
+
 /* 6.8 */
 #ifndef UFFD_FEATURE_MOVE
 #define UFFD_FEATURE_MOVE (1 << 16)
@@ -55,6 +60,8 @@ struct page_region {
 	__u64 end;
 	__u64 categories;
 };
+#define PM_SCAN_WP_MATCHING (1 << 0)
+#define PM_SCAN_CHECK_WPASYNC (1 << 1)
 struct pm_scan_arg {
 	__u64 size;
 	__u64 flags;

@@ -33,7 +33,8 @@ struct counter {
 struct counters {
 	unsigned char *start;
 	uint64_t npages;
-	uint32_t pause_us; /* after each write */
+	uint32_t burst;    /* writes to a page before the next one; 0: one */
+	uint32_t pause_us; /* after each burst */
 	atomic_bool stop;
 	struct counter counter[COUNTERS];
 };
@@ -69,8 +70,12 @@ static inline void *counters_run(void *arg)
 
 	while (!atomic_load_explicit(&c->all->stop, memory_order_relaxed)) {
 		uint64_t random = next_random(&c->seed);
+		uint64_t page = random % c->all->npages;
+		uint32_t i;
 
-		counters_count(c, random % c->all->npages, random >> 32);
+		counters_count(c, page, random >> 32);
+		for (i = 1; i < c->all->burst; i++)
+			counters_count(c, page, next_random(&c->seed) >> 32);
 		if (c->all->pause_us)
 			usleep(c->all->pause_us);
 	}
@@ -91,7 +96,7 @@ static inline int counters_numbers(void)
 
 /* Begin to count in pages that are all zero. */
 static inline void counters_start(struct counters *all, unsigned char *start, uint64_t npages,
-				  uint32_t pause_us, uint64_t seed)
+				  uint32_t burst, uint32_t pause_us, uint64_t seed)
 {
 	uint32_t i;
 
@@ -99,6 +104,7 @@ static inline void counters_start(struct counters *all, unsigned char *start, ui
 	memset(all, 0, sizeof(*all));
 	all->start = start;
 	all->npages = npages;
+	all->burst = burst;
 	all->pause_us = pause_us;
 	for (i = 0; i < COUNTERS; i++) {
 		struct counter *c = &all->counter[i];

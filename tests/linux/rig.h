@@ -25,6 +25,7 @@
 #include "linux/probe.h"
 #include "linux/remap.h"
 #include "linux/store.h"
+#include "linux/track.h"
 #include "linux/view.h"
 
 #define PAGE ((size_t)4096)
@@ -42,6 +43,7 @@
 struct rig {
 	struct pddi_probe probe;
 	struct pddi_pagemap map;
+	struct pddi_track track;
 	struct pddi_hold hold;
 	struct pddi_store store;
 	struct pddi_budget budget;
@@ -110,6 +112,7 @@ static inline void rig_init(struct rig *rig, uint64_t npages, uint32_t flags)
 		.vector = PDDI_PAGEMAP_VECTOR,
 		.page_shift = 12,
 	};
+	assert_int_equal(pddi_track_init(&rig->track, &rig->probe, 12, flags), 0);
 	assert_int_equal(pddi_hold_init(&rig->hold, &rig->probe, &rig->map, 12, flags), 0);
 	assert_int_equal(pddi_store_init(&rig->store, 12), 0);
 	assert_int_equal(pddi_budget_init(&rig->budget, 0), 0);
@@ -121,6 +124,7 @@ static inline void rig_fini(struct rig *rig)
 	rig_drop_memory(rig, &rig->memory);
 	pddi_store_fini(&rig->store);
 	pddi_hold_fini(&rig->hold);
+	pddi_track_fini(&rig->track);
 	pddi_probe_fini(&rig->probe);
 }
 
@@ -167,6 +171,45 @@ static inline void rig_merge(struct rig *rig, struct pdd_frame **frames, uint64_
 	assert_int_equal(views[0].kind, PDD_PAGE_PRIVATE);
 	assert_int_equal(views[0].npages, n);
 	assert_int_equal(rig_map(rig, first, frames, n), (int)n);
+}
+
+/* Ask which pages were written; bits[0] is that of the first. All must be told of. */
+static inline void rig_written(struct rig *rig, uint64_t *bits, uint64_t first, uint64_t n)
+{
+	memset(bits, 0, PDDI_BITMAP_WORDS(n) * sizeof(*bits));
+	assert_int_equal(pddi_track_written(&rig->track, &rig->memory, bits, first, n), n);
+}
+
+/* How many pages were written. */
+static inline uint64_t rig_count_written(struct rig *rig, uint64_t first, uint64_t n)
+{
+	static uint64_t bits[PDDI_BITMAP_WORDS(PDD_WRITTEN_PAGES_MAX)];
+
+	rig_written(rig, bits, first, n);
+	return pddi_bits_count(bits, 0, n);
+}
+
+/* Ask about the whole memory now and then, so that it is tracked while other things are tested. */
+static inline void rig_track_at_times(struct rig *rig, uint64_t random)
+{
+	if (rig->probe.track_uffd >= 0 && random % 16 == 0)
+		(void)rig_count_written(rig, 0, rig->memory.npages);
+}
+
+/* Whether writes can be tracked and pages be held in both ways here; says so if not. */
+static inline bool can_track(void)
+{
+	struct pddi_probe probe;
+	bool able;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	pddi_probe_init(&probe);
+	able = probe.facilities.track_writes && probe.facilities.write_protect;
+	fputs(probe.missing, stdout);
+	pddi_probe_fini(&probe);
+	if (!able)
+		printf("skipped: writes cannot be tracked here\n");
+	return able;
 }
 
 /* What stands at one page. */

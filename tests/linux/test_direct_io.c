@@ -255,6 +255,7 @@ static uint64_t run_hooks(uint32_t flags, bool refile)
 
 			page = atomic_load(&reader.at) * CHUNK_PAGES +
 			       random % (CHUNK_PAGES - 16);
+			rig_track_at_times(&rig, random >> 40);
 			merge_some(&rig, page, n);
 			if (refile)
 				refile_some(&rig, page, n);

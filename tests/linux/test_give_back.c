@@ -159,7 +159,7 @@ static void count_while_given_back(uint32_t flags)
 	uint64_t seed = test_seed(), moved = 0, left = 0, wrong, writes, i;
 
 	rig_init(&rig, BUSY_PAGES, flags);
-	counters_start(&counters, rig.memory.start, BUSY_PAGES, 0, seed);
+	counters_start(&counters, rig.memory.start, BUSY_PAGES, 1, 0, seed);
 	while (moved < MOVES) {
 		uint64_t framed;
 
@@ -167,6 +167,7 @@ static void count_while_given_back(uint32_t flags)
 			uint64_t random = next_random(&seed);
 			uint32_t n = 1 + (uint32_t)(random >> 32) % 64;
 
+			rig_track_at_times(&rig, random >> 40);
 			rig_merge_busy(&rig, shown, random % (BUSY_PAGES - n), n);
 		}
 		framed = pddi_bits_count(rig.memory.framed, 0, BUSY_PAGES);

@@ -136,7 +136,7 @@ static void count_under_holds(uint32_t flags)
 	rig_init(&rig, NPAGES, flags);
 	memset(shown, 0, sizeof(shown));
 	memset(&did, 0, sizeof(did));
-	counters_start(&counters, rig.memory.start, NPAGES, 0, seed);
+	counters_start(&counters, rig.memory.start, NPAGES, 1, 0, seed);
 	end = now_ns() + SECONDS * UINT64_C(1000000000);
 	while (now_ns() < end) {
 		uint64_t random = next_random(&seed);
@@ -145,6 +145,7 @@ static void count_under_holds(uint32_t flags)
 		uint64_t room = PDD_EXTENT_PAGES - first % PDD_EXTENT_PAGES;
 
 		n = n < room ? n : (uint32_t)room;
+		rig_track_at_times(&rig, random >> 40);
 		hold_and_settle(&rig, first, n);
 		if (random >> 62 == 0)
 			unmap_run(&rig, first, n);

@@ -42,15 +42,18 @@ static void test_text_matches(void **state)
 	const struct pdd_linux_facilities *have = &probe.facilities;
 
 	pddi_probe_init(&probe);
-	printf("userfaultfd %d, move %d, write protection %d, PAGEMAP_SCAN %d\n%s",
+	printf("userfaultfd %d, move %d, write protection %d, PAGEMAP_SCAN %d, tracking %d\n%s",
 	       have->userfaultfd, have->move, have->write_protect, have->pagemap_scan,
-	       have->missing);
+	       have->track_writes, have->missing);
 	assert_ptr_equal(have->missing, probe.missing);
-	if (have->userfaultfd && have->move && have->write_protect && have->pagemap_scan)
+	if (have->userfaultfd && have->move && have->write_protect && have->pagemap_scan &&
+	    have->track_writes)
 		assert_string_equal(have->missing, "");
 	else
 		assert_string_not_equal(have->missing, "");
 	assert_int_equal(have->userfaultfd, probe.uffd >= 0);
+	assert_int_equal(have->track_writes, probe.track_uffd >= 0);
+	assert_int_equal(have->track_writes, !strstr(have->missing, "not tracked"));
 	pddi_probe_fini(&probe);
 }
 

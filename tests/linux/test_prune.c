@@ -27,7 +27,7 @@ static void test_prunes_under_writers(void **state)
 	for (i = 0; i < N; i++)
 		m[i * PAGE + PAGE - 1] = 1;
 	assert_int_equal(pdd_linux_add(dedup, &memory, 0, m, N * PAGE), 0);
-	counters_start(&counters, m, N, 50, test_seed());
+	counters_start(&counters, m, N, 1, 300, test_seed());
 	do {
 		for (i = 0; i < 20; i++)
 			assert_true(pdd_linux_step(dedup, 128, 0) >= 0);

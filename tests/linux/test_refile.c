@@ -265,12 +265,13 @@ static uint64_t count_under_refiles(bool lie, uint32_t flags)
 	rig_init(&rig, BUSY_PAGES, flags);
 	memset(&did, 0, sizeof(did));
 	map = lie ? make_liar() : rig.map;
-	counters_start(&counters, rig.memory.start, BUSY_PAGES, 0, seed);
+	counters_start(&counters, rig.memory.start, BUSY_PAGES, 1, 0, seed);
 	while (did.moved < MOVES || (!lie && did.kept < MOVES / 10)) {
 		uint64_t random = next_random(&seed);
 		uint32_t n = 1 + (uint32_t)(random >> 32) % 8;
 		uint64_t first = random % (BUSY_PAGES - n);
 
+		rig_track_at_times(&rig, random >> 40);
 		did.mapped += rig_merge_busy(&rig, shown, first, n);
 		for (i = 0; i < n; i++)
 			refile_run(&map, first + i, n - (uint32_t)i);

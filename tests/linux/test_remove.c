@@ -109,7 +109,7 @@ static void test_remove_under_writers(void **state)
 	uint64_t merges = 0, writes, wrong;
 	int rounds = 0;
 
-	counters_start(&counters, m, N, 20, test_seed());
+	counters_start(&counters, m, N, 1, 20, test_seed());
 	do {
 		assert_int_equal(pdd_linux_add(dedup, &a, 0, m, N * PAGE), 0);
 		while (stats_of(dedup).counts.merges < merges + 100)

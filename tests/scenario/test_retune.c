@@ -179,6 +179,94 @@ static void test_aging(void **unused)
 	sim_destroy(sim);
 }
 
+static uint64_t scanned(const struct sim *sim)
+{
+	return sim_stats(sim).counts.pages_scanned;
+}
+
+/* From the next step on: every policy, and the longest period. */
+static void test_aging_of_one_step(void **unused)
+{
+	struct sim_region *region;
+	struct sim *sim = world(NULL, &region, 400, unlike);
+	struct pdd_tunables t = get(sim);
+	uint64_t before;
+
+	sim_passes(sim, 191);
+	for (uint64_t epoch = 191; epoch < 194; epoch++) {
+		sim_step(sim, 100);
+		before = scanned(sim);
+		t.aging = PDD_AGING_EPOCH;
+		set(sim, &t);
+		sim_step(sim, 100);
+		assert_int_equal(scanned(sim) - before, epoch % 64 ? 0 : 100);
+		before = scanned(sim);
+		t.aging = PDD_AGING_PHASE;
+		t.max_period_passes = 1;
+		set(sim, &t);
+		sim_step(sim, 100);
+		assert_int_equal(scanned(sim) - before, 100);
+		before = scanned(sim);
+		t.max_period_passes = 0;
+		set(sim, &t);
+		sim_step(sim, 100);
+		assert_in_range(scanned(sim) - before, 0, 10);
+	}
+	sim_destroy(sim);
+}
+
+/* The index is rebuilt from the next step on: of the pages that are come by from there those that
+ * are not looked at leave it, and its own longest period counts. And retained again: they stay. */
+static void test_index(void **unused)
+{
+	struct sim_region *region;
+	struct sim *sim = world(NULL, &region, 400, unlike);
+	struct pdd_tunables t = get(sim);
+	uint64_t before, indexed;
+
+	sim_passes(sim, 150);
+	sim_step(sim, 200);
+	before = scanned(sim);
+	t.index = PDD_INDEX_REBUILT;
+	set(sim, &t);
+	assert_int_equal(sim_stats(sim).counts.pages_unshared, 400);
+	sim_step(sim, 200);
+	assert_in_range(scanned(sim) - before, 5, 60); /* an 8th */
+	indexed = sim_stats(sim).counts.pages_unshared;
+	assert_int_equal(indexed, 200 + scanned(sim) - before);
+	before = scanned(sim);
+	sim_step(sim, 200);
+	indexed = sim_stats(sim).counts.pages_unshared - (indexed - 200);
+	assert_int_equal(indexed, scanned(sim) - before);
+	t.index = PDD_INDEX_RETAINED;
+	set(sim, &t);
+	sim_passes(sim, PDD_AGING_PERIOD_MAX + 1);
+	assert_int_equal(sim_stats(sim).counts.pages_unshared, 400);
+	sim_destroy(sim);
+}
+
+/* use_zero_pages with write tracking: zero pages that nobody writes are replaced from the next step
+ * on, and those that the pass has come by already in the next one. */
+static void test_use_zero_pages_tracked(void **unused)
+{
+	struct sim *sim =
+		sim_create(&(struct sim_options){ .tracked = true, .keep_zero_pages = true });
+	struct pdd_tunables t = get(sim);
+
+	for (uint32_t domain = 0; domain < 4; domain++) /* so that they are not merged */
+		sim_write(sim_region_add(sim_space_add(sim, domain), 20), domain, 0);
+	sim_passes(sim, 10);
+	sim_step(sim, 40);
+	t.use_zero_pages = 1;
+	set(sim, &t);
+	sim_step(sim, 40);
+	assert_int_equal(sim_stats(sim).counts.ksm_zero_pages, 2);
+	assert_int_equal(sim->spaces->regions->pages[3].kind, PDD_PAGE_ZERO);
+	sim_pass(sim, UINT64_MAX);
+	assert_int_equal(sim_stats(sim).counts.ksm_zero_pages, 4);
+	sim_destroy(sim);
+}
+
 /* The longest time without a look, for every period: all old pages are read within so many passes,
  * each once. */
 static void test_periods(void **unused)
@@ -264,8 +352,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_use_zero_pages), cmocka_unit_test(test_no_zero_map),
 		cmocka_unit_test(test_lower_limit),    cmocka_unit_test(test_higher_limit),
-		cmocka_unit_test(test_aging),	       cmocka_unit_test(test_periods),
+		cmocka_unit_test(test_aging),	       cmocka_unit_test(test_aging_of_one_step),
+		cmocka_unit_test(test_index),	       cmocka_unit_test(test_periods),
 		cmocka_unit_test(test_one_look),       cmocka_unit_test(test_prune_time),
+		cmocka_unit_test(test_use_zero_pages_tracked),
 	};
 
 	sim_seed();

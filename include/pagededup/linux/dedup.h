@@ -18,6 +18,14 @@
  * program that brackets each direct I/O and each registration with pdd_linux_pin() and
  * pdd_linux_unpin() may promise it.
  *
+ * Nor does the tracking of writes see a device that got its hold on a page before the page was last
+ * asked about: direct I/O that is under way just then, io_uring buffers and other memory that stays
+ * registered, process_vm_writev() from one process to another just then. What is known of such a
+ * page is then what it contained before, until a processor writes it. Nothing is lost by that but
+ * savings, since what is shared is compared first; the page may miss a page that it equals now.
+ * Unless PDD_LINUX_NO_DEVICE_WRITES is promised every page is read again once in 256 passes,
+ * whatever was seen, and finds it then.
+ *
  * READ ALSO: while memory is added, the owner must not unmap, remap, mprotect, mlock or
  * MADV_DONTNEED it, nor register it with a userfaultfd; pdd_linux_remove() first. Memory is given
  * back by pdd_linux_discard(), which a balloon calls in place of madvise. A child of fork() must
@@ -39,7 +47,10 @@
  * many as you like with a deadline; sleep between steps to bound the CPU time it takes. A step ends
  * at the end of a pass (PDD_STEP_PASS) even if pages are left of its budget. There is nothing left
  * to do, as long as nothing is written, when a pass has merged nothing (counts.merges and
- * counts.zero_merges as before it) and counts.pages_due is 0. Old pages are looked at once in 64
+ * counts.zero_merges as before it) and counts.pages_due is 0. Pages that nobody wrote are not read
+ * again, where the kernel tells who wrote (`track_writes` of the facilities: Linux 6.8 and a
+ * userfaultfd); a first write to a page after a pass costs the writer a fault for that, which waits
+ * for nobody. Old pages are looked at once in 64
  * passes (PDD_AGING_PHASE), so a page that an old one could share finds it in the index, but a
  * change of an old page may be seen as late as that.
  *
@@ -71,6 +82,9 @@ enum pdd_linux_flags {
 	PDD_LINUX_NO_DEVICE_WRITES = 1u << 0,
 	/* Hold by write protection even where the kernel has UFFDIO_MOVE (to test, to measure). */
 	PDD_LINUX_NO_MOVE = 1u << 1,
+	/* Do not track writes even where the kernel can: for a program that writes most of its
+	 * memory all the time, for which a fault for each page and pass costs more than reading. */
+	PDD_LINUX_NO_TRACKING = 1u << 2,
 };
 
 struct pdd_linux_options {
@@ -295,6 +309,7 @@ struct pdd_linux_facilities {
 	bool move;            /* UFFDIO_MOVE */
 	bool write_protect;   /* userfaultfd write protection of anonymous and memfd pages */
 	bool pagemap_scan;    /* PAGEMAP_SCAN; otherwise /proc/self/pagemap is read */
+	bool track_writes;    /* writes are tracked: pages that nobody wrote are not read again */
 	const char *missing;  /* what is missing and what follows, one line each; "" if nothing */
 };
 
