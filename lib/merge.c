@@ -187,13 +187,14 @@ static bool is_used_up(enum pdd_reason reason)
 	return reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY;
 }
 
-/* The hook did nothing for the pages from `done` on. How many of them fail: in a part of the run that
- * follows one that was done, all: the next pass begins with it. At the beginning only the first,
- * which would keep those behind it from being merged for ever; unless something is used up. */
+/* The hook did nothing for the pages from `done` on. How many of them fail: all, if something is used
+ * up, or if it was busy in the middle of a run, which the next pass then begins with. Else only the
+ * first, which would keep those behind it from being merged for ever. */
 static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_item *const *items,
 			   uint64_t done, uint64_t n, enum pdd_reason reason)
 {
-	uint64_t failed = done || is_used_up(reason) ? n - done : 1;
+	bool all = is_used_up(reason) || (done && reason == PDD_REASON_BUSY);
+	uint64_t failed = all ? n - done : 1;
 
 	pddi_merge_cancel(scanner, &items[done], failed, reason);
 	/* Those behind the first were not tried by themselves. */
