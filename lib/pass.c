@@ -9,13 +9,14 @@
  *    comes by it tries one walk that was put off, in turn, and takes one extent of it.
  *  - When nothing else is left, each walk that was put off goes to its end: an extent is either come
  *    by, or missed (look.c: a page that loses its look is due).
- *  - The space's walk of the next pass begins with the first page that was missed, goes to the end,
- *    and then from the first page on.
+ *  - The next pass begins with the spaces of which pages were missed, as if they had been put off:
+ *    one of them is tried after each extent from the start. Their walks begin with the first page
+ *    that was missed, go to the end, and then from the first page on.
  *
  * Why that order. Locks are held for times that are long compared with a try. A pass that tried all
  * extents of a space one after the other would try them all within one hold; and if each pass began
  * at the first page, those in the gaps between two holds would always be the same. So tries are
- * spread over the pass, and what was missed comes first. With a lock that is free a seventh of the
+ * spread over the whole pass, and what was missed comes first. With a lock that is free a seventh of the
  * time, each of 32 extents gets its look in some 60 passes at most; without this some waited for
  * more than 400 (bench_contention).
  *
@@ -25,7 +26,8 @@
  *  2. The places that walks keep (at, begin, resume) are pages of regions of their space, or NULL,
  *     which is behind the last. pddi_pass_clip() moves them off pages that go, to what stands behind
  *     these; so what is left of a walk stays the same.
- *  3. The spaces that are put off are those in the list, and their walks are not over.
+ *  3. The lists of those that are put off and of those that were missed contain no others. When a
+ *     pass begins the first is made of the second.
  *
  * Complexity: O(1) for each stop, and O(regions) in all for each pass.
  */
@@ -89,9 +91,11 @@ static void begin_walk(const struct pdd_scanner *scanner, struct pdd_space *spac
 {
 	struct pdd_walk *walk = &space->priv.walk;
 
+	walk->pass = scanner->priv.epoch + 1;
 	walk->at = walk->resume.region ? walk->resume : first_of(scanner, space);
 	walk->begin = walk->resume;
 	walk->resume = (struct pdd_place){ 0 };
+	walk->missed = false;
 	/* From the first page on there is nothing to come back for. */
 	walk->wrapped = !walk->begin.region;
 }
@@ -141,12 +145,10 @@ static struct pdd_space *take_up(struct pdd_scanner *scanner)
 	return space;
 }
 
-void pddi_pass_forget(struct pdd_scanner *scanner, struct pdd_space *space)
+static void forget_put_off(struct pdd_scanner *scanner, const struct pdd_space *space)
 {
 	struct pdd_space *last = NULL, **link = &scanner->priv.put_off;
 
-	if (scanner->priv.walking == space)
-		walk_next_space(scanner);
 	while (*link && *link != space) {
 		last = *link;
 		link = &last->priv.walk.next;
@@ -156,6 +158,24 @@ void pddi_pass_forget(struct pdd_scanner *scanner, struct pdd_space *space)
 	*link = space->priv.walk.next;
 	if (scanner->priv.put_off_last == space)
 		scanner->priv.put_off_last = last;
+}
+
+static void forget_missed(struct pdd_scanner *scanner, const struct pdd_space *space)
+{
+	struct pdd_space **link = &scanner->priv.missed;
+
+	while (*link && *link != space)
+		link = &(*link)->priv.walk.next_missed;
+	if (*link)
+		*link = space->priv.walk.next_missed;
+}
+
+void pddi_pass_forget(struct pdd_scanner *scanner, const struct pdd_space *space)
+{
+	if (scanner->priv.walking == space)
+		walk_next_space(scanner);
+	forget_put_off(scanner, space);
+	forget_missed(scanner, space);
 }
 
 /* ---- the pass ---- */
@@ -174,7 +194,13 @@ bool pddi_pass_begin(struct pdd_scanner *scanner)
 	scanner->priv.walking = scanner->priv.spaces;
 	scanner->priv.walk_begun = false;
 	scanner->priv.put_off = NULL;
-	scanner->priv.is_turn = false;
+	for (struct pdd_space *space = scanner->priv.missed; space;
+	     space = space->priv.walk.next_missed) {
+		begin_walk(scanner, space);
+		put_off(scanner, space);
+	}
+	scanner->priv.missed = NULL;
+	scanner->priv.is_turn = true;
 	scanner->priv.in_pass = true;
 	return true;
 }
@@ -194,6 +220,9 @@ static bool next_in_order(struct pdd_scanner *scanner, struct pddi_stop *stop)
 	uint64_t end;
 
 	for (; scanner->priv.walking; walk_next_space(scanner)) {
+		if (!scanner->priv.walk_begun &&
+		    scanner->priv.walking->priv.walk.pass == scanner->priv.epoch + 1)
+			continue; /* it was missed, and is among those that are put off */
 		if (!scanner->priv.walk_begun)
 			begin_walk(scanner, scanner->priv.walking);
 		scanner->priv.walk_begun = true;
@@ -230,12 +259,15 @@ bool pddi_pass_next(struct pdd_scanner *scanner, struct pddi_stop *stop)
 	return next_put_off(scanner, stop, !more) || more;
 }
 
+/* The pass came by the pages of a stop up to this one, which may lie behind its end: a hole may reach
+ * over the place with which the walk began. */
 static void go_on(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page)
 {
 	struct pdd_walk *walk = &stop->region->priv.space->priv.walk;
 
-	walk->at.page = page;
-	normalise(scanner, &walk->at);
+	walk->at.page = page < stop->end ? page : stop->end;
+	if (walk->at.page == pddi_region_pass_pages(stop->region))
+		normalise(scanner, &walk->at);
 }
 
 void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page)
@@ -266,7 +298,11 @@ void pddi_pass_missed(struct pdd_scanner *scanner, const struct pddi_stop *stop,
 {
 	struct pdd_walk *walk = &stop->region->priv.space->priv.walk;
 
-	if (!walk->resume.region)
+	if (!walk->missed) {
+		walk->missed = true;
 		walk->resume = walk->at;
+		walk->next_missed = scanner->priv.missed;
+		scanner->priv.missed = stop->region->priv.space;
+	}
 	go_on(scanner, stop, page);
 }

@@ -162,7 +162,7 @@ static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		pddi_visit_miss(stop->region, stop->first, n);
 		pddi_pass_missed(scanner, stop, stop->first + n);
 	} else {
-		return;
+		n = 1; /* a try in vain costs something, too */
 	}
 	*left -= n;
 }

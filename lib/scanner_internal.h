@@ -263,7 +263,7 @@ bool pddi_pass_put_off(struct pdd_scanner *scanner, const struct pddi_stop *stop
 void pddi_pass_missed(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page);
 /* Pages of a region from this one on go; a space goes, which has no region. */
 void pddi_pass_clip(const struct pdd_region *region, uint64_t end);
-void pddi_pass_forget(struct pdd_scanner *scanner, struct pdd_space *space);
+void pddi_pass_forget(struct pdd_scanner *scanner, const struct pdd_space *space);
 /* Pages of a region, from the first on, that the pass comes by: not those by which it grew. */
 uint64_t pddi_region_pass_pages(const struct pdd_region *region);
 

@@ -102,6 +102,7 @@ struct pdd_scanner {
 		bool walk_begun;
 		struct pdd_space *put_off; /* first of those that were busy in this pass */
 		struct pdd_space *put_off_last;
+		struct pdd_space *missed; /* of which the pass missed pages */
 		bool is_turn; /* of one of them */
 		bool in_pass;
 		bool prune_wanted; /* a frame lost a sharer since the last prune, or the like */
@@ -127,7 +128,8 @@ struct pdd_scanner {
 };
 
 struct pdd_budget {
-	uint64_t pages;       /* to come by at most, at least 1; in a prune, frames and sharers */
+	uint64_t pages;       /* to come by at most, at least 1; a lock that is tried in vain counts
+				 as a page; in a prune, frames and sharers */
 	uint64_t deadline_ns; /* on the clock of now_ns; 0: none. One run of work may begin in any
 				 case, so that every step gets on */
 };

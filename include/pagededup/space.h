@@ -60,7 +60,10 @@ struct pdd_walk {
 	struct pdd_place begin;  /* with which it began; region NULL: with the first one */
 	struct pdd_place resume; /* the first one that this pass missed */
 	bool wrapped;            /* it goes on from the first page to `begin` */
+	uint64_t pass;           /* 1 + the pass in which it began */
 	struct pdd_space *next;  /* of those that were put off */
+	bool missed;             /* pages of it, in this pass or the one before */
+	struct pdd_space *next_missed;
 };
 
 /** An address space with one layout lock; zeroed before use. Private fields. */

@@ -44,7 +44,7 @@ static int watch_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 	world->more_looks = false;
 	world->scanned = place->space->space.priv.counts.pages_scanned;
 	if (n == -EBUSY)
-		miss(world, place, first, place->region->npages);
+		miss(world, place, first, walk_end(place));
 	else if (n == 0 || n == -EAGAIN)
 		miss(world, place, first, first + 1);
 	else if (n < 0) /* it is forgotten; those behind it are asked for again */

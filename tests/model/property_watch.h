@@ -255,14 +255,23 @@ static void miss(struct world *world, struct place *place, uint64_t first, uint6
 	}
 }
 
+/* The page at which a walk ends, or turns to the first one. */
+static uint64_t walk_end(const struct place *place)
+{
+	const struct pdd_walk *walk = &place->space->space.priv.walk;
+
+	return walk->wrapped && walk->begin.region ? walk->begin.page : place->region->npages;
+}
+
 /* A space is locked: the pages that its walk has before it may lose their look. */
 static void miss_walk(struct world *world, struct place *place)
 {
 	const struct pdd_walk *walk = &place->space->space.priv.walk;
-	uint64_t npages = place->region->npages;
 
-	miss(world, place, walk->at.page,
-	     walk->wrapped && walk->begin.region ? walk->begin.page : npages);
+	/* It is tried for its own sake only while its walk is not over. */
+	if (walk->pass != world->sim->scanner.priv.epoch + 1 || !walk->at.region)
+		return;
+	miss(world, place, walk->at.page, walk_end(place));
 	if (!walk->wrapped)
 		miss(world, place, 0, walk->begin.page);
 }
