@@ -272,6 +272,28 @@ int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds
 	return result;
 }
 
+int pdd_linux_quiesce(struct pdd_linux *dedup)
+{
+	int result;
+
+	if (dedup->owner != getpid())
+		return -ECHILD;
+	/* Before the lock, which the step under way has. */
+	(void)pdd_scanner_quiesce(&dedup->scanner);
+	result = pddi_enter(dedup);
+	if (!result)
+		pddi_leave(dedup);
+	return result;
+}
+
+int pdd_linux_resume(struct pdd_linux *dedup)
+{
+	if (dedup->owner != getpid())
+		return -ECHILD;
+	pdd_scanner_resume(&dedup->scanner);
+	return 0;
+}
+
 /* --- what it tells --- */
 
 int pdd_linux_stats(struct pdd_linux *dedup, struct pdd_stats *stats)

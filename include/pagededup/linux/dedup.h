@@ -163,10 +163,24 @@ PDD_API int pdd_linux_remove(struct pdd_linux *dedup, struct pdd_linux_memory *m
  * Do a bounded part of a pass: pdd_scanner_step(), with the deadline relative to now.
  * @param pages       pages to come by at most, at least 1
  * @param nanoseconds time after which no new run of work begins; 0: no deadline
- * @return enum pdd_step; -EINVAL: no pages; -ECHILD: in a child of fork
+ * @return enum pdd_step (PDD_STEP_QUIET: see pdd_linux_quiesce()); -EINVAL: no pages; -ECHILD: in a
+ *         child of fork
  * Since: 0.1
  */
 PDD_API int pdd_linux_step(struct pdd_linux *dedup, uint64_t pages, uint64_t nanoseconds);
+
+/**
+ * Let steps be quiet: for a fork, a snapshot, or anything else that wants no page to be missing. The
+ * step under way ends within one run of work, and this call waits for it. When it returns no page is
+ * held, and none will be: steps return PDD_STEP_QUIET at once until pdd_linux_resume(). What is
+ * shared stays so, and all other calls work.
+ * @return 0; -ECHILD: in a child of fork
+ * Locking: as all calls; not from a signal handler or the trace callback. Since: 0.1
+ */
+PDD_API int pdd_linux_quiesce(struct pdd_linux *dedup);
+
+/** Let steps work again. @return 0; -ECHILD: in a child of fork. Since: 0.1 */
+PDD_API int pdd_linux_resume(struct pdd_linux *dedup);
 
 /* --- what the owner of memory asks for ---
  *
