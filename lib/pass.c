@@ -5,8 +5,8 @@
  * Each space has a walk: its regions in the order in which they were added. Walks follow each other
  * in the order of the spaces. What changes that is a space whose lock is taken:
  *
- *  - Its walk is put off, and the pass goes on with the next space. After each extent that it then
- *    comes by it tries one walk that was put off, in turn, and takes one extent of it.
+ *  - Its walk is put off, and the pass goes on with the next space. After each extent that it comes
+ *    by then it tries one walk that was put off, in turn, and takes one extent of it.
  *  - When nothing else is left, each walk that was put off goes to its end: an extent is either come
  *    by, or missed (look.c: a page that loses its look is due).
  *  - The next pass begins with the spaces of which pages were missed, as if they had been put off:
@@ -16,20 +16,21 @@
  * Why that order. Locks are held for times that are long compared with a try. A pass that tried all
  * extents of a space one after the other would try them all within one hold; and if each pass began
  * at the first page, those in the gaps between two holds would always be the same. So tries are
- * spread over the whole pass, and what was missed comes first. With a lock that is free a seventh of the
- * time, each of 32 extents gets its look in some 60 passes at most; without this some waited for
- * more than 400 (bench_contention).
+ * spread over the whole pass, and what was missed comes first. With a lock that is free a seventh
+ * of the time, each of 32 extents gets its look in some 30 passes; without this some waited for more
+ * than 400 (bench_contention).
  *
  * Invariants
  *  1. A pass comes by each page of each region that was there when it began exactly once: pages that
  *     come during a pass are left to the next one, so it ends however fast they come.
  *  2. The places that walks keep (at, begin, resume) are pages of regions of their space, or NULL,
- *     which is behind the last. pddi_pass_clip() moves them off pages that go, to what stands behind
- *     these; so what is left of a walk stays the same.
+ *     which is behind the last. pddi_pass_clip() moves them off pages that go, to what stands
+ *     behind these; so what is left of a walk stays the same.
  *  3. The lists of those that are put off and of those that were missed contain no others. When a
  *     pass begins the first is made of the second.
  *
- * Complexity: O(1) for each stop, and O(regions) in all for each pass.
+ * Complexity: O(1) for each stop, O(regions) in all for each pass, O(spaces that are busy) when one
+ * is removed.
  */
 #include "scanner_internal.h"
 
@@ -109,7 +110,6 @@ static bool walk_on(const struct pdd_scanner *scanner, struct pdd_space *space, 
 	if (!walk->at.region && !walk->wrapped) {
 		walk->wrapped = true;
 		walk->at = first_of(scanner, space);
-		/* What it began with is gone, as is all behind that: the rest is left to come by. */
 	}
 	if (!walk->at.region)
 		return false;

@@ -147,16 +147,16 @@ enum pdd_step {
  * @param options  read once
  * @return 0; -EINVAL: a required hook is missing, a size is smaller than the struct was in 0.1 or
  *         ends within a member, bytes beyond the known options are not zero, an unknown flag,
- *         page_shift, nroots or secret_len out of range, no secret and no checksum hook, only one of extent_get and
- *         extent_put, bad tunables (pdd_scanner_set_tunables())
+ *         page_shift, nroots or secret_len out of range, no secret and no checksum hook, only one
+ *         of extent_get and extent_put, bad tunables (pdd_scanner_set_tunables())
  * Calls hooks: none. Since: 0.1
  */
 PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, void *ctx,
 			     const struct pdd_scanner_options *options);
 
 /**
- * Do a bounded part of a pass, or, if it is time for one, of a prune. It ends at the end of the pass even if the budget is
- * not used up.
+ * Do a bounded part of a pass, or, if it is time for one, of a prune. It ends at the end of the pass
+ * even if the budget is not used up.
  *
  * @param worker  zeroed before its first use; not used by two calls at once
  * @return enum pdd_step, or -EINVAL: NULL, no budget, or a deadline without the now_ns hook
