@@ -25,10 +25,14 @@
  * In the end, for the library only, the contender's pages are old: by their age one pass in eight
  * looks at them, if it gets their lock. The victim is rewritten again and again, so that every pass
  * has something to do. worst_wait_passes is the longest time without a look at a page, bound_passes
- * is 16 / free_share, the share of time in which nobody holds the lock.
+ * is 16 / free_share, the share of time in which no contender holds the lock.
  *
- * Exit status 1 if contents or frames are not what they should be, if a victim is not merged, if
- * the library waited for a lock, or if a page waited longer than the bound. No time decides that.
+ * contended_ratio is high wherever pages are not read because their lock is taken, so it says
+ * something only together with reads_ratio, victim_merge_s and worst_wait_passes.
+ *
+ * Exit status 1 if contents or frames are not what they should be, if a victim is not merged, or if
+ * the library waited for a lock. No time decides that: whether worst_wait_passes keeps to its bound
+ * depends on when the threads run, and is for the reader to judge.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -227,8 +231,6 @@ static int judge(const struct world *world, const struct row *row)
 		return row->waits ? 0 : world_wrong(world, "no lock was waited for");
 	if (row->waits)
 		return world_wrong(world, "a lock was waited for");
-	if (world->kind == LOCK_TRY && row->worst_wait > row->bound)
-		return world_wrong(world, "a page waited for a look longer than the bound");
 	return 0;
 }
 

@@ -162,7 +162,7 @@ static int check_item(struct pdd_item *item, const struct pdd_region *region, ui
 	counts->reasons[item_reason(item)]++;
 	counts->pages++;
 	n->known += item_known(state, item_reason(item));
-	n->unsettled += item_unsettled(state, item_reason(item));
+	n->unsettled += item_unsettled(state, item_reason(item)) && !item_is_kept_out(item);
 	n->due += item_is_due(item);
 	n->merged += state == ITEM_SHARER || state == ITEM_ZERO;
 	n->kept_out += item_is_kept_out(item);

@@ -20,6 +20,7 @@ static void forget_page(struct pdd_scanner *scanner, struct pdd_item *item, enum
 			return;
 		item->priv.word &= ~ITEM_KEPT_OUT;
 		item_extent(item)->priv.kept_out--;
+		item_extent(item)->priv.unsettled++;
 	}
 	item_set_dirty(item, false);
 	/* Where nothing is, nothing new is. */

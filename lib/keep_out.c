@@ -20,6 +20,7 @@ static void keep_out(struct pdd_scanner *scanner, struct pdd_item *item, bool ex
 		pddi_item_reset(item, PDD_REASON_PINNED);
 		item->priv.word |= ITEM_KEPT_OUT;
 		item_extent(item)->priv.kept_out++;
+		item_extent(item)->priv.unsettled--; /* no pass has to come by it */
 	}
 	if (exclude)
 		item->priv.word |= ITEM_EXCLUDED;
@@ -43,6 +44,7 @@ static void let_in(struct pdd_item *item, bool exclude)
 	} else {
 		item->priv.word &= ~ITEM_KEPT_OUT;
 		item_extent(item)->priv.kept_out--;
+		item_extent(item)->priv.unsettled++;
 		item_set(item, ITEM_NEW, PDD_REASON_NEW);
 	}
 }

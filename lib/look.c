@@ -210,8 +210,7 @@ static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
 
 	unshare(scanner, item);
 	note_node(scanner, item, node);
-	if (item_state(item) == ITEM_INDEXED && !item_is_due(item) && pddi_may_rest(scanner) &&
-	    pddi_is_clean(scanner, item)) {
+	if (pddi_is_at_rest(scanner, item)) {
 		item_counts(item)->pages_clean++;
 		return;
 	}

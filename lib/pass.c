@@ -29,8 +29,8 @@
  *  3. The lists of those that are put off and of those that were missed contain no others. When a
  *     pass begins the first is made of the second.
  *
- * Complexity: O(1) for each stop, O(regions) in all for each pass, O(spaces that are busy) when one
- * is removed.
+ * Complexity: O(1) for each stop, O(spaces + regions) in all for each pass, O(spaces that are busy)
+ * when a space is removed.
  */
 #include "scanner_internal.h"
 
@@ -193,6 +193,7 @@ bool pddi_pass_begin(struct pdd_scanner *scanner)
 		return false;
 	scanner->priv.walking = scanner->priv.spaces;
 	scanner->priv.walk_begun = false;
+	scanner->priv.walk_last = false;
 	scanner->priv.put_off = NULL;
 	for (struct pdd_space *space = scanner->priv.missed; space;
 	     space = space->priv.walk.next_missed) {
@@ -278,12 +279,22 @@ void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop
 		put_off(scanner, take_up(scanner));
 }
 
+/* Whether the walk under way is the last one in order. That stays so: what comes now is left to the
+ * next pass. */
+static bool is_last_walk(struct pdd_scanner *scanner)
+{
+	if (!scanner->priv.walk_last)
+		scanner->priv.walk_last =
+			!has_pages(scanner, scanner->priv.walking->priv.next);
+	return scanner->priv.walk_last;
+}
+
 bool pddi_pass_put_off(struct pdd_scanner *scanner, const struct pddi_stop *stop)
 {
 	struct pdd_space *space = stop->region->priv.space;
 
 	if (stop->last_try ||
-	    (!stop->was_put_off && !scanner->priv.put_off && !has_pages(scanner, space->priv.next)))
+	    (!stop->was_put_off && !scanner->priv.put_off && is_last_walk(scanner)))
 		return false;
 	scanner->priv.is_turn = false;
 	if (stop->was_put_off)

@@ -356,6 +356,13 @@ static inline bool pddi_may_rest(const struct pdd_scanner *scanner)
 	       !scanner->priv.restless_passes;
 }
 
+/* Whether a page waits in the index, and is not looked at before it is written. */
+static inline bool pddi_is_at_rest(const struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	return item_state(item) == ITEM_INDEXED && !item_is_due(item) && pddi_may_rest(scanner) &&
+	       pddi_is_clean(scanner, item);
+}
+
 /* ---- visit.c ---- */
 
 /* Come by pages from the first on, at most npages and none beyond their extent; the step goes on up

@@ -16,14 +16,29 @@
  *     so a write that was never told of, as by a device, costs savings and nothing else.
  *
  * One call asks for many extents, since the system calls behind it cost as much for one page as for
- * thousands; but not for many more than the step will come by. So a pass asks for every page once,
- * as far as its regions were there when it began, and never for what it jumps over.
+ * thousands; but not for many more than the step will come by. So a pass asks for every page once, as
+ * far as its regions were there when it began (twice where a walk goes round, pass.c), and hardly for
+ * what it jumps over.
+ *
+ * With a deadline it is no more than what a look at one extent costs at the worst.
  *
  * Complexity: O(pages / 64) and O(1) for each written page. Locking: the space's, the caller's.
  */
 #include <string.h>
 
 #include "scanner_internal.h"
+
+/* A page that is kept out is read in any case when it is let in. */
+static void mark(struct pdd_item *item)
+{
+	if (!item_is_kept_out(item))
+		item_set_dirty(item, true);
+}
+
+/* With a deadline, the pages that are asked for at once at most, and the rest of an extent. Where
+ * some pages of each extent were written, asking costs a flush for each (100 us on a virtual machine
+ * whose page tables are virtualised in software). */
+#define TIMED_PAGES (4u * PDD_EXTENT_PAGES)
 
 static void mark_written(const struct pdd_region *region, const uint64_t *bits, uint64_t first,
 			 uint64_t npages)
@@ -39,7 +54,7 @@ static void mark_written(const struct pdd_region *region, const uint64_t *bits, 
 				pddi_extent_find(region, page / PDD_EXTENT_PAGES);
 
 			if (extent)
-				item_set_dirty(pddi_extent_item(extent, page), true);
+				mark(pddi_extent_item(extent, page));
 		}
 	}
 }
@@ -48,7 +63,7 @@ static void mark_all_written(const struct pdd_region *region, uint64_t first, ui
 {
 	for (struct pddi_part part; pddi_part_next(region, &part, first, end); first = part.end)
 		for (uint64_t page = part.first; page < part.end; page++)
-			item_set_dirty(pddi_extent_item(part.extent, page), true);
+			mark(pddi_extent_item(part.extent, page));
 }
 
 /* Ask for pages [first, end), at most PDD_WRITTEN_PAGES_MAX. */
@@ -79,14 +94,17 @@ static void ask(struct pdd_scanner *scanner, struct pdd_worker *worker, struct p
 void pddi_written_ask(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		      struct pdd_region *region, uint64_t first, uint64_t npages)
 {
+	uint64_t most = PDD_WRITTEN_PAGES_MAX - PDD_EXTENT_PAGES;
 	uint64_t last = pddi_region_pass_pages(region), end;
 
+	if (worker->priv.deadline_ns)
+		most = TIMED_PAGES;
 	if (!scanner->priv.ops.pages_written ||
 	    (region->priv.written_pass == scanner->priv.epoch + 1 &&
 	     first >= region->priv.written_from && first < region->priv.written_end))
 		return;
-	if (npages > PDD_WRITTEN_PAGES_MAX - PDD_EXTENT_PAGES)
-		npages = PDD_WRITTEN_PAGES_MAX - PDD_EXTENT_PAGES;
+	if (npages > most)
+		npages = most;
 	/* Whole extents: a visit never goes beyond the answer. */
 	end = pdd_region_extents(first + npages) * PDD_EXTENT_PAGES;
 	end = end < last ? end : last;

@@ -28,8 +28,10 @@ struct pdd_explanation {
 	enum pdd_class class_;   /* of what was read there last; OTHER also if nothing is known */
 	uint32_t age;            /* encounters, up to PDD_AGE_MAX */
 	uint32_t next_look_passes; /* it is looked at in the next pass (0), the one after it (1), ..;
-				      unless it is written. UINT32_MAX: not at all. In the middle of a
-				      pass that one is left out, even if it is still to come by */
+				      unless it is written. Where writes are tracked that is its turn,
+				      for which it has to be written. UINT32_MAX: not at all. In the
+				      middle of a pass that one is left out, even if it is still to
+				      come by */
 	uint32_t npins;
 	bool due;                /* to be looked at whatever its age */
 	bool excluded;

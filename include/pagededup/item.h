@@ -32,7 +32,7 @@ struct pdd_extent {
 		struct pdd_item *items; /* of its pages */
 		uint64_t number;        /* in the region */
 		uint16_t known;         /* items about which anything is known but that nothing is there */
-		uint16_t unsettled;     /* items that are neither indexed, shared, zero nor absent */
+		uint16_t unsettled;     /* neither indexed, shared, zero, absent nor kept out */
 		uint16_t due;           /* items to be looked at in the next pass, at any age */
 		uint16_t merged;        /* items that share a frame or were replaced by the zero page */
 		uint16_t kept_out;      /* items of pages that are pinned or excluded */

@@ -145,8 +145,10 @@ struct pdd_ops {
 	 *
 	 * @param views   out: at most @p nviews of them. A view of kind ABSENT may reach beyond
 	 *                the range, up to where something stands again.
-	 * @return the number of views, which describe a prefix of the range; 0 or -errno (EBUSY:
-	 *         reason busy, others: hook failed) when not even the first page can be described
+	 * @return the number of views, which describe a prefix of the range; 0 or -errno when not
+	 *         even the first page can be described: -EBUSY: all that is left of the extent is
+	 *         busy; 0 or -EAGAIN: this page is; -ENOMEM: no memory; -ENOSPC: mapping budget;
+	 *         others: hook failed
 	 */
 	int (*pages_get)(void *ctx, struct pdd_region *region, struct pdd_view *views,
 			 uint32_t nviews, uint64_t first, uint64_t npages);

@@ -7,8 +7,9 @@
  * all pages, and leaves nothing pending. A page must be seen unchanged by two looks before it is
  * merged. Between two passes chains are pruned, if frames lost sharers.
  *
- * Locking: all calls on one scanner come from one thread at a time. Calls that change spaces or
- * regions need the space's layout locked exclusively by the embedder, or no step running.
+ * Locking: all calls on one scanner come from one thread at a time, save pdd_scanner_quiesce() and
+ * pdd_scanner_resume(). Calls that change spaces or regions need the space's layout locked
+ * exclusively by the embedder, or no step running.
  *
  * Nothing is allocated: scanner, workers, spaces, regions, extents and items are the embedder's
  * memory, and stay where they are until they are removed. All but the scanner are zeroed before
@@ -100,6 +101,7 @@ struct pdd_scanner {
 		struct pdd_space *last;
 		struct pdd_space *walking; /* whose walk is under way; NULL: none in order is left */
 		bool walk_begun;
+		bool walk_last; /* no space behind it has pages */
 		struct pdd_space *put_off; /* first of those that were busy in this pass */
 		struct pdd_space *put_off_last;
 		struct pdd_space *missed; /* of which the pass missed pages */
@@ -130,12 +132,14 @@ struct pdd_scanner {
 struct pdd_budget {
 	uint64_t pages;       /* to come by at most, at least 1; a lock that is tried in vain counts
 				 as a page; in a prune, frames and sharers */
-	uint64_t deadline_ns; /* on the clock of now_ns; 0: none. One run of work may begin in any
-				 case, so that every step gets on */
+	uint64_t deadline_ns; /* on the clock of now_ns; 0: none. What has begun is finished: a call of
+				 pages_written, of pages_get, the look at 2 MiB, a run. One run of
+				 work may begin in any case, so that every step gets on */
 };
 
 enum pdd_step {
-	PDD_STEP_MORE = 0, /* the budget is used up, the pass goes on */
+	PDD_STEP_MORE = 0, /* the pass goes on: the budget or the time is used up, for a prune
+			      perhaps, or pdd_scanner_quiesce() was called meanwhile */
 	PDD_STEP_PASS = 1, /* a pass was completed */
 	PDD_STEP_IDLE = 2, /* there is no region */
 	PDD_STEP_QUIET = 3, /* nothing was done: pdd_scanner_quiesce() */
@@ -168,7 +172,8 @@ PDD_API int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *wor
 /**
  * Let steps begin no new work on pages, for a fork, a snapshot, or anything that wants the memory in
  * peace. The step under way ends within one run of work, as at its deadline; steps that come later
- * return PDD_STEP_QUIET at once, until pdd_scanner_resume(). May be called again, to wait:
+ * return PDD_STEP_QUIET at once, until pdd_scanner_resume(). That is not counted: one resume ends it
+ * for all who asked. May be called again, to wait:
  *
  *	while (!pdd_scanner_quiesce(scanner))
  *		sched_yield();

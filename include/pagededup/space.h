@@ -87,7 +87,8 @@ struct pdd_space {
  */
 PDD_API int pdd_space_add(struct pdd_scanner *scanner, struct pdd_space *space, uint32_t domain);
 
-/** @return 0; -EBUSY: it still has regions; -EINVAL: it is not added. O(1). Since: 0.1 */
+/** @return 0; -EBUSY: it still has regions; -EINVAL: it is not added. O(1), or O(spaces that are busy)
+ * in a pass that found such. Since: 0.1 */
 PDD_API int pdd_space_remove(struct pdd_space *space);
 
 /** Of a space that is added. Complexity: O(1). Since: 0.1 */

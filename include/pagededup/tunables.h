@@ -4,8 +4,8 @@
  *
  * The names are those of /sys/kernel/mm/ksm where KSM has the knob, and so are the ranges, with
  * these exceptions: max_page_sharing may be changed at any time, and smart_scan has policies.
- * What KSM calls pages_to_scan and sleep_millisecs is the budget of a step (scanner.h); run = 2 is
- * pdd_scanner_unmerge().
+ * What KSM calls pages_to_scan and sleep_millisecs is the budget of a step (scanner.h), which counts
+ * skipped and clean pages as well; run = 2 is pdd_scanner_unmerge().
  */
 #ifndef PAGEDEDUP_TUNABLES_H
 #define PAGEDEDUP_TUNABLES_H
@@ -47,7 +47,8 @@ struct pdd_tunables {
 
 	/** The longest time in which a page is not looked at, in passes: a power of two up to
 	 * PDD_AGING_PERIOD_MAX. 0, the default: 64 with PDD_AGING_PHASE and PDD_INDEX_RETAINED,
-	 * where an old page is found by all others meanwhile, else 8. */
+	 * where an old page is found by all others meanwhile, else 8. PDD_AGING_COUNTDOWN never
+	 * skips more than 8 passes in a row. */
 	uint32_t max_period_passes;
 
 	/** 1: memory is known to be still, so that pages are merged at the first look; 0 by

@@ -42,7 +42,9 @@ static int claim(struct pdd_linux_memory *memory)
 
 	pthread_mutex_lock(&claims_lock);
 	for (other = claims; other; other = other->claims_next)
-		if (overlaps(other, (uintptr_t)memory->start, end_of(memory)))
+		/* What a parent claimed is not this process's. */
+		if (other->dedup->owner == memory->dedup->owner &&
+		    overlaps(other, (uintptr_t)memory->start, end_of(memory)))
 			break;
 	if (!other) {
 		memory->claims_next = claims;

@@ -46,7 +46,8 @@ static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_o
 	memset(copy, 0, sizeof(*copy));
 	if (!options)
 		return 0;
-	if (options->size < sizeof(options->size))
+	/* A size never ends within a member. */
+	if (options->size < sizeof(options->size) || options->size % sizeof(void *))
 		return -EINVAL;
 	for (i = sizeof(*copy); i < options->size; i++)
 		if (bytes[i])

@@ -67,14 +67,11 @@
 #include "uapi.h"
 #include "uffd.h"
 
-static void wake(const struct pddi_hold *hold, uint32_t bit, uint32_t npages)
+/* Let everybody go who waits on a descriptor; false: the kernel does not. */
+static bool wake_by(const struct pddi_hold *hold, int uffd, uint32_t bit, uint32_t npages)
 {
-	unsigned char *start = pddi_hold_address(hold, bit);
-
-	if (hold->moves && pddi_hold_mover(hold) >= 0)
-		pddi_uffd_wake(pddi_hold_mover(hold), start, npages, hold->page_shift);
-	if (hold->guards && hold->probe->uffd >= 0)
-		pddi_uffd_wake(hold->probe->uffd, start, npages, hold->page_shift);
+	return uffd < 0 || !pddi_uffd_wake(uffd, pddi_hold_address(hold, bit), npages,
+					   hold->page_shift);
 }
 
 /* Close the descriptor: the last resort, which lets everybody go. */
@@ -89,6 +86,18 @@ static void give_up(struct pddi_hold *hold, int uffd)
 	hold->probe->facilities.userfaultfd = false;
 	hold->probe->facilities.missing = "userfaultfd: given up, since the kernel did not let go "
 					  "of a range: nothing can be held, so nothing is merged\n";
+}
+
+/* The last wake of a hold. Nothing is held any more, so a descriptor that does not do it may go. */
+static void end_waits(struct pddi_hold *hold)
+{
+	uint32_t npages = hold->hi - hold->lo;
+	int mover = pddi_hold_mover(hold), guard = hold->probe->uffd;
+
+	if (hold->moves && !wake_by(hold, mover, hold->lo, npages))
+		give_up(hold, mover);
+	if (hold->guards && guard == hold->probe->uffd && !wake_by(hold, guard, hold->lo, npages))
+		give_up(hold, guard);
 }
 
 /* False: the limit of mappings is in the way, as tracked memory would be cut. */
@@ -164,7 +173,7 @@ void pddi_hold_finish(struct pddi_hold *hold)
 	if (hold->left)
 		hold->slot += hold->hi - hold->lo;
 	unregister(hold);
-	wake(hold, hold->lo, hold->hi - hold->lo);
+	end_waits(hold);
 	resume_tracking(hold);
 	hold->left = hold->moves = hold->guards = false;
 	hold->memory = NULL;
@@ -172,6 +181,14 @@ void pddi_hold_finish(struct pddi_hold *hold)
 }
 
 #ifndef PDD_TEST_NO_HOLD
+static void wake(const struct pddi_hold *hold, uint32_t bit, uint32_t npages)
+{
+	if (hold->moves)
+		(void)wake_by(hold, pddi_hold_mover(hold), bit, npages);
+	if (hold->guards)
+		(void)wake_by(hold, hold->probe->uffd, bit, npages);
+}
+
 void pddi_hold_end(struct pddi_hold *hold, uint64_t first, uint64_t npages, bool replaced)
 {
 	uint32_t bit = (uint32_t)(first - hold->base);
@@ -229,7 +246,7 @@ static void put_back(const struct pddi_hold *hold, uint32_t at, uint32_t end)
 		int n = pddi_uffd_copy(uffd, to, pddi_hold_copy(hold, at), end - at,
 				       hold->page_shift);
 
-		if (n == -ENOMEM)
+		if (n < 0 && n != -EEXIST)
 			n = pddi_uffd_move(uffd, to, pddi_hold_staging(hold, at), end - at,
 					   hold->page_shift);
 		if (n > 0)

@@ -118,10 +118,12 @@ static int64_t pages_discard(void *ctx, struct pdd_region *region, uint64_t firs
 {
 	struct pdd_linux *dedup = ctx;
 	struct pdd_linux_memory *memory = pddi_memory_of_region(region);
+	bool in_place = pddi_memory_next_framed(memory, first, first + npages) == first + npages;
 	int64_t done = pddi_discard(&dedup->budget, memory, first, npages);
 
-	/* A new mapping joins its neighbours only when it is tracked as they are. */
-	if (done > 0)
+	/* A new mapping joins its neighbours only when it is tracked as they are. Where there is none
+	 * nothing was lost, and memory that is not tracked yet would be cut. */
+	if (done > 0 && !in_place)
 		pddi_track_resume(&dedup->probe, memory, first, (uint64_t)done);
 	return done;
 }

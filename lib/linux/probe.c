@@ -84,6 +84,25 @@ static bool do_register(int uffd, void *start, size_t length, uint64_t mode)
 	return ioctl(uffd, UFFDIO_REGISTER, &reg) == 0;
 }
 
+/* What ends a hold: pages go back as copies, or become zero; nobody is left waiting. The page behind
+ * this one has a content. */
+static bool try_ends(int uffd, unsigned char *page, size_t page_size)
+{
+	struct uffdio_range range = { .start = (uintptr_t)page, .len = page_size };
+	struct uffdio_zeropage zero = { .range = range, .mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE };
+	struct uffdio_copy copy = {
+		.dst = (uintptr_t)page,
+		.src = (uintptr_t)page + page_size,
+		.len = page_size,
+		.mode = UFFDIO_COPY_MODE_DONTWAKE,
+	};
+
+	return !madvise(page, page_size, MADV_DONTNEED) && !ioctl(uffd, UFFDIO_COPY, &copy) &&
+	       page[0] == 2 && !madvise(page, page_size, MADV_DONTNEED) &&
+	       !ioctl(uffd, UFFDIO_ZEROPAGE, &zero) && page[0] == 0 &&
+	       !ioctl(uffd, UFFDIO_WAKE, &range) && !ioctl(uffd, UFFDIO_UNREGISTER, &range);
+}
+
 /* UFFDIO_MOVE of one page, there and back, as hold.c does it. @param mode  with MISSING */
 static bool try_move(int uffd, size_t page_size, uint64_t mode)
 {
@@ -103,6 +122,8 @@ static bool try_move(int uffd, size_t page_size, uint64_t mode)
 			move.dst = (uintptr_t)pages;
 			move.src = (uintptr_t)(pages + page_size);
 			works = ioctl(uffd, UFFDIO_MOVE, &move) == 0 && pages[0] == 1;
+			pages[page_size] = 2;
+			works = works && try_ends(uffd, pages, page_size);
 		}
 	}
 	pddi_pages_free(pages, 2 * page_size);

@@ -40,11 +40,11 @@ int pddi_uffd_unregister(int uffd, void *start, uint64_t npages, uint32_t page)
 	return 0;
 }
 
-void pddi_uffd_wake(int uffd, void *start, uint64_t npages, uint32_t page)
+int pddi_uffd_wake(int uffd, void *start, uint64_t npages, uint32_t page)
 {
 	struct uffdio_range range = { .start = (uintptr_t)start, .len = npages << page };
 
-	(void)ioctl(uffd, UFFDIO_WAKE, &range);
+	return ioctl(uffd, UFFDIO_WAKE, &range) ? -errno : 0;
 }
 
 /* Whether a call failed that may work for a part of the range. */

@@ -19,8 +19,8 @@
 int pddi_uffd_register(int uffd, void *start, uint64_t npages, uint32_t page, uint64_t mode);
 /* Wakes nobody for sure. @return 0 or -errno */
 int pddi_uffd_unregister(int uffd, void *start, uint64_t npages, uint32_t page);
-/* Let everybody who waits for a page of the range look again. */
-void pddi_uffd_wake(int uffd, void *start, uint64_t npages, uint32_t page);
+/* Let everybody who waits for a page of the range look again. 0 or -errno. */
+int pddi_uffd_wake(int uffd, void *start, uint64_t npages, uint32_t page);
 
 /* Protect pages that are there against writing, or end that, waking nobody. 0 or -errno; ending it
  * fails only where nothing is mapped. */

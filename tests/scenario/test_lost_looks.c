@@ -172,8 +172,8 @@ static void test_alternately_busy(void **unused)
 }
 
 /* With write tracking: an old page is written while its space is busy, so that nobody was told of
- * it, and its turn falls into that time. It lost that look. BUG (look.c, miss): it is taken for
- * clean, since the space could not be asked, and waits for a whole period more. */
+ * it, and its turn falls into that time. It lost that look: it must not be taken for clean, since
+ * the space could not be asked, and wait for a whole period more. */
 static void test_lost_look_at_a_write(void **unused)
 {
 	struct sim *sim = world(&(struct sim_options){ .tracked = true });

@@ -260,7 +260,7 @@ static int64_t pages_written(void *ctx, struct pdd_region *pdd_region, uint64_t 
 	struct sim_region *region = region_of(pdd_region);
 	bool failed;
 
-	enter(sim, SIM_PAGES_WRITTEN, 1);
+	enter(sim, SIM_PAGES_WRITTEN, 1 + npages / 64); /* far cheaper than reading */
 	if (npages == 0 || npages > PDD_WRITTEN_PAGES_MAX || first >= region->npages ||
 	    npages > region->npages - first)
 		sim_fail("a range leaves its region");

@@ -45,9 +45,10 @@
  *
  * Driving it. Call pdd_linux_step() from a thread of its own, a few thousand pages at a time, or as
  * many as you like with a deadline; sleep between steps to bound the CPU time it takes. A step ends
- * at the end of a pass (PDD_STEP_PASS) even if pages are left of its budget. There is nothing left
+ * at the end of a pass (PDD_STEP_PASS) even if pages are left of its budget. There is little left
  * to do, as long as nothing is written, when a pass has merged nothing (counts.merges and
- * counts.zero_merges as before it) and counts.pages_due is 0. Pages that nobody wrote are not read
+ * counts.zero_merges as before it) and counts.pages_due is 0: only pages that were written again and
+ * again, which are read at their age, within 64 passes. Pages that nobody wrote are not read
  * again, where the kernel tells who wrote (`track_writes` of the facilities: Linux 6.8 and a
  * userfaultfd); a first write to a page after a pass costs the writer a fault for that, which waits
  * for nobody. Old pages are looked at once in 64
@@ -83,7 +84,9 @@ enum pdd_linux_flags {
 	/* Hold by write protection even where the kernel has UFFDIO_MOVE (to test, to measure). */
 	PDD_LINUX_NO_MOVE = 1u << 1,
 	/* Do not track writes even where the kernel can: for a program that writes most of its
-	 * memory all the time, for which a fault for each page and pass costs more than reading. */
+	 * memory all the time, or a few pages in most extents of 2 MiB between two passes. There a
+	 * fault for each such page, and a flush for each extent, cost more than reading old pages
+	 * once in 64 passes (bench_idle). */
 	PDD_LINUX_NO_TRACKING = 1u << 2,
 };
 
