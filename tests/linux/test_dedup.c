@@ -33,6 +33,11 @@ static void test_options(void **state)
 	options.known.tunables = &tunables;
 	assert_int_equal(pdd_linux_create(&dedup, &options.known), -EINVAL);
 	/* An older caller's options are shorter. */
+	options.known.tunables = NULL;
+	for (options.known.size = 1; options.known.size < sizeof(options.known);
+	     options.known.size++)
+		if (options.known.size % sizeof(void *)) /* it ends within a member */
+			assert_int_equal(pdd_linux_create(&dedup, &options.known), -EINVAL);
 	options.known.size = offsetof(struct pdd_linux_options, tunables);
 	assert_int_equal(pdd_linux_create(&dedup, &options.known), 0);
 	assert_int_equal(pdd_linux_step(dedup, 1, 0), PDD_STEP_IDLE);

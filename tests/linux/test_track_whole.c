@@ -175,6 +175,23 @@ static void test_discard_and_unmerge(void **state)
 }
 
 /* A child of fork closes what it inherited; its parent goes on. */
+/* A balloon in memory of which no pass has asked for anything yet: it is not cut. */
+static void test_discard_before_a_pass(void **state)
+{
+	uint64_t mappings;
+
+	begin(PDD_LINUX_NO_DEVICE_WRITES);
+	/* a part of it is tracked */
+	assert_int_equal(pdd_linux_step(dedup, 512, 0), PDD_STEP_MORE);
+	mappings = maps_inside(memory);
+	for (size_t i = N - 400; i < N; i += 2)
+		assert_int_equal(pdd_linux_discard(dedup, memory, m + i * PAGE, PAGE), 0);
+	assert_true(maps_inside(memory) <= mappings + 2);
+	run_passes(dedup, 3);
+	assert_true(maps_inside(memory) <= 2);
+	end();
+}
+
 static void test_fork(void **state)
 {
 	int status;
@@ -184,9 +201,17 @@ static void test_fork(void **state)
 	run_passes(dedup, 4);
 	child = fork();
 	if (!child) {
+		struct pdd_linux *mine;
+
 		alarm(20);
 		pdd_linux_destroy(dedup);
-		_exit(0);
+		/* What the parent had added is the child's own to add. */
+		if (munmap(m, N * PAGE) ||
+		    mmap(m, N * PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != m)
+			_exit(1);
+		mine = create(0);
+		_exit(pdd_linux_add(mine, &memory, 0, m, N * PAGE) ? 2 : 0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
@@ -208,6 +233,7 @@ int main(void)
 		cmocka_unit_test(test_switched_off),
 		cmocka_unit_test(test_removal),
 		cmocka_unit_test(test_discard_and_unmerge),
+		cmocka_unit_test(test_discard_before_a_pass),
 		cmocka_unit_test(test_fork),
 	};
 

@@ -240,6 +240,8 @@ static void test_pins(void **unused)
 		sim_write(region, 11, 1000 + pass);
 		sim_pass(sim, UINT64_MAX);
 	}
+	/* Nor do they keep the others awake. */
+	assert_true(is_at_rest(sim));
 	sim_write(region, 12, 1);
 	assert_int_equal(reads_total, 0);
 	assert_int_equal(pdd_region_unpin(&region->region, 10, 20), 0);
