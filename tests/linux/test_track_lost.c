@@ -200,22 +200,39 @@ static void discard_some(uint64_t first, uint64_t n)
 	}
 }
 
+/* The next page that shows a frame; behind the last there is none. */
+static uint64_t next_shown(uint64_t page)
+{
+	while (page < NPAGES && !shown[page])
+		page++;
+	return page;
+}
+
+static uint32_t within_extent(uint64_t first, uint32_t n)
+{
+	uint64_t room = PDD_EXTENT_PAGES - first % PDD_EXTENT_PAGES;
+
+	return n < room ? n : (uint32_t)room;
+}
+
 static void do_something(uint64_t random)
 {
-	uint64_t first = random % NPAGES, room = PDD_EXTENT_PAGES - first % PDD_EXTENT_PAGES;
-	uint32_t n = 1 + (uint32_t)(random >> 32) % 24;
+	uint64_t first = random % NPAGES;
+	uint32_t n = within_extent(first, 1 + (uint32_t)(random >> 32) % 24);
 
-	n = n < room ? n : (uint32_t)room;
 	switch (random >> 60) {
 	case 0:
 		unmap_some(first, n);
 		break;
 	case 1:
-		refile_some(first, n);
+		first = next_shown(first);
+		if (first < NPAGES)
+			refile_some(first, within_extent(first, n));
 		break;
 	case 2:
-		if (first >= COUNTED)
-			discard_some(first, n);
+		/* No page that is counted in: the counts would be gone. */
+		first = COUNTED + first % (NPAGES - COUNTED);
+		discard_some(first, within_extent(first, n));
 		break;
 	default:
 		hold_some(first, n, next_random(&random));
