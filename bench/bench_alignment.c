@@ -7,7 +7,8 @@
  * never met. The experiment that showed it: a page, and an equal one 0 to 20 passes later; 20
  * starts of each, 64 passes more. Of these 420 pairs it merged 360.
  *
- * Here all policies go through it, beside 16,384 pages that are alone. When all are old, what 64
+ * Here a model of the old algorithm (baseline/ksm_scan.h) and all policies of the library go through
+ * it, on the same hooks, beside 16,384 pages that are alone. When all are old, what 64
  * passes read is counted: pages on average, and at most in one pass.
  *
  * "worst wait" is from the pass with the second look at the younger page, in which a pair can merge
@@ -22,6 +23,8 @@
 #include <string.h>
 
 #include <pagededup/scanner.h>
+
+#include "baseline/ksm_scan.h"
 
 #define PAGE_SHIFT 6u
 #define PAGE_BYTES (1u << PAGE_SHIFT)
@@ -55,6 +58,10 @@ struct host {
 	unsigned char bytes[NPAGES][PAGE_BYTES];
 	struct host_frame *frames[NPAGES]; /* what a SHARED one shows */
 	uint64_t merged_at[PAIRS];
+	bool is_ksm;
+	struct ksm_scan ksm; /* in place of the scanner */
+	struct ksm_region ksm_region;
+	struct ksm_item ksm_items[NPAGES];
 };
 
 struct scenario {
@@ -65,26 +72,30 @@ struct scenario {
 	uint64_t worst_wait;
 	double looks_per_pass; /* at most */
 	double peak_over_mean;
+	bool is_ksm; /* the model of the old algorithm */
 };
 
 #define UNLIMITED 1e9
 
-/* The old policy first. Where the index is retained, pairs do not wait at all, and old pages may
+/* The old ones first. Where the index is retained, pairs do not wait at all, and old pages may
  * be read rarely. Where it is rebuilt they wait for the pass that looks at both: less than a
  * period. */
 static const struct scenario scenarios[] = {
-	{ "countdown", "rebuilt", PDD_AGING_COUNTDOWN, PDD_INDEX_REBUILT, 8, 1, PAIRS - 1, NEVER,
-	  UNLIMITED, UNLIMITED },
+	{ .policy = "ksm", .index = "rebuilt", .max_period = 8, .least = 360, .most = 360,
+	  .worst_wait = NEVER, .looks_per_pass = UNLIMITED, .peak_over_mean = UNLIMITED,
+	  .is_ksm = true },
+	{ "countdown", "rebuilt", PDD_AGING_COUNTDOWN, PDD_INDEX_REBUILT, 8, 360, 360, NEVER,
+	  UNLIMITED, UNLIMITED, false },
 	{ "countdown", "retained", PDD_AGING_COUNTDOWN, PDD_INDEX_RETAINED, 8, PAIRS, PAIRS, 0,
-	  UNLIMITED, UNLIMITED },
+	  UNLIMITED, UNLIMITED, false },
 	{ "epoch", "rebuilt", PDD_AGING_EPOCH, PDD_INDEX_REBUILT, 8, PAIRS, PAIRS, 7, UNLIMITED,
-	  UNLIMITED },
+	  UNLIMITED, false },
 	{ "epoch", "retained", PDD_AGING_EPOCH, PDD_INDEX_RETAINED, 64, PAIRS, PAIRS, 0,
-	  LONE / 60.0, UNLIMITED },
+	  LONE / 60.0, UNLIMITED, false },
 	{ "phase", "rebuilt", PDD_AGING_PHASE, PDD_INDEX_REBUILT, 8, PAIRS, PAIRS, 7, UNLIMITED,
-	  1.3 },
+	  1.3, false },
 	{ "phase", "retained", PDD_AGING_PHASE, PDD_INDEX_RETAINED, 64, PAIRS, PAIRS, 0,
-	  LONE / 60.0, UNLIMITED },
+	  LONE / 60.0, UNLIMITED, false },
 };
 
 struct row {
@@ -158,6 +169,8 @@ static int frames_unmap(void *ctx, struct pdd_region *region, uint64_t first, ui
 	struct host *host = ctx;
 
 	for (uint64_t i = first; i < first + npages; i++) {
+		if (host->kinds[i] != PDD_PAGE_SHARED)
+			continue;
 		memcpy(host->bytes[i], host->frames[i]->bytes, PAGE_BYTES);
 		host->kinds[i] = PDD_PAGE_PRIVATE;
 	}
@@ -200,6 +213,7 @@ static int build(struct host *host, const struct scenario *s)
 		.nroots = NROOTS, .secret = secret, .secret_len = sizeof(secret),
 		.tunables = &tunables,
 	};
+	const struct ksm_scan_options ksm = { .page_size = PAGE_BYTES, .smart_scan = true };
 
 	pdd_tunables_init(&tunables);
 	tunables.aging = s->aging;
@@ -207,13 +221,21 @@ static int build(struct host *host, const struct scenario *s)
 	tunables.max_period_passes = s->max_period;
 	for (unsigned i = 0; i < PAIRS; i++)
 		host->merged_at[i] = NEVER;
-	return pdd_scanner_init(&host->scanner, &ops, host, &options) ||
-	       pdd_space_add(&host->scanner, &host->space, 0) ||
-	       pdd_region_add(&host->space, &host->region, 0, NPAGES, host->extents, host->items);
+	if (pdd_scanner_init(&host->scanner, &ops, host, &options) ||
+	    pdd_space_add(&host->scanner, &host->space, 0) ||
+	    pdd_region_add(&host->space, &host->region, 0, NPAGES, host->extents, host->items))
+		return -1;
+	host->is_ksm = s->is_ksm;
+	ksm_scan_init(&host->ksm, &ops, host, &ksm);
+	ksm_scan_add(&host->ksm, &host->ksm_region, &host->space, &host->region, host->ksm_items,
+		     NPAGES);
+	return 0;
 }
 
 static int tear_down(struct host *host)
 {
+	if (host->is_ksm)
+		ksm_scan_fini(&host->ksm);
 	return pdd_scanner_unmerge(&host->scanner, UINT64_MAX) < 0 ||
 	       pdd_region_remove(&host->region) || pdd_space_remove(&host->space);
 }
@@ -251,6 +273,11 @@ static int pass(struct host *host)
 	const struct pdd_budget budget = { .pages = UINT64_MAX };
 	int step;
 
+	if (host->is_ksm) {
+		while (!ksm_scan_step(&host->ksm, NPAGES))
+			;
+		return 0;
+	}
 	while ((step = pdd_scanner_step(&host->scanner, &host->worker, &budget)) == PDD_STEP_MORE)
 		;
 	return step == PDD_STEP_PASS ? 0 : -1;
@@ -283,6 +310,8 @@ static uint64_t looks(const struct host *host)
 {
 	struct pdd_counts counts = { 0 };
 
+	if (host->is_ksm)
+		return host->ksm.counters.looks;
 	pdd_space_counts(&host->space, &counts);
 	return counts.pages_scanned;
 }
