@@ -187,19 +187,19 @@ static bool is_used_up(enum pdd_reason reason)
 	return reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY;
 }
 
-/* The hook did nothing for the pages from `done` on. How many of them fail: all, if something is used
- * up, or if it was busy in the middle of a run, which the next pass then begins with. Else only the
- * first, which would keep those behind it from being merged for ever. */
-static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_item *const *items,
-			   uint64_t done, uint64_t n, enum pdd_reason reason)
+/* The hook did nothing for n pages. How many of them fail: all, if something is used up, or if it
+ * became busy in the middle of its work, which the next pass then goes on with. Else only the first,
+ * which would keep those behind it from being merged for ever. */
+static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
+			   enum pdd_reason reason, bool at_work)
 {
-	bool all = is_used_up(reason) || (done && reason == PDD_REASON_BUSY);
-	uint64_t failed = all ? n - done : 1;
+	bool all = is_used_up(reason) || (at_work && reason == PDD_REASON_BUSY);
+	uint64_t failed = all ? n : 1;
 
-	pddi_merge_cancel(scanner, &items[done], failed, reason);
+	pddi_merge_cancel(scanner, items, failed, reason);
 	/* Those behind the first were not tried by themselves. */
 	for (uint64_t i = 1; i < failed && !is_used_up(reason); i++)
-		item_set_due(items[done + i], true);
+		item_set_due(items[i], true);
 	return failed;
 }
 
@@ -209,6 +209,7 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 {
 	bool zero = fate_of(scanner, items[0]) == FATE_ZERO;
 	uint64_t first = item_page(items[0]), done = 0;
+	bool at_work = false; /* the last call did something */
 
 	for (uint64_t i = 0; !zero && i < n; i++)
 		worker->priv.frames[i] = item_frame(items[i]);
@@ -224,11 +225,13 @@ static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		} else {
 			enum pdd_reason reason = pddi_reason(
 				scanner, zero ? PDD_HOOK_ZERO_MAP : PDD_HOOK_FRAMES_MAP, k);
-			uint64_t failed = fail_pages(scanner, items, done, n, reason);
+			uint64_t failed =
+				fail_pages(scanner, &items[done], n - done, reason, at_work);
 
 			scanner->priv.ops.release(scanner->priv.ctx, region, first + done, failed);
 			done += failed;
 		}
+		at_work = k > 0;
 	}
 }
 
