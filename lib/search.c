@@ -16,8 +16,8 @@
  * number of the pass in which the item was inserted, and ordered by it before the content:
  *
  *  - A pass that comes by an item of the index that is not alone with its key takes it out, and
- *    searches for it anew if it is looked at. So after a pass only those that it could not come by
- *    (a busy space) are left in the set of an earlier pass.
+ *    searches for it anew if it is looked at; so does one that misses it because its space is busy.
+ *    So after a pass the set of earlier ones is empty, but for items that are alone with their key.
  *  - While a pass that looks at all pages goes on, its own set contains items that it inserted, so
  *    if nothing is written meanwhile their order is exact, and each search in it: when the second of
  *    two equal pages is come by, the first is found, in this very pass. (At most one item may have

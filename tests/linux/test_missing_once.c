@@ -7,6 +7,7 @@
  * A filter of system calls makes the kernel answer EINVAL, in a child.
  */
 #define _GNU_SOURCE 1
+#include "maps.h"
 #include "whole.h"
 
 #include <fcntl.h>
@@ -55,14 +56,16 @@ static unsigned lines_with(const char *text, const char *word)
 }
 
 /* A thousand pages that could be shared, each a memory of its own, and three passes. */
+static unsigned char *m;
+
 static struct pdd_linux *thousand(uint32_t flags)
 {
 	struct pdd_linux_options options = { .size = sizeof(options), .flags = flags,
 					     .trace = count_event };
-	unsigned char *m = map_pages(MEMORIES);
 	struct pdd_linux_memory *memory;
 	struct pdd_linux *dedup;
 
+	m = map_pages(MEMORIES);
 	if (pdd_linux_create(&dedup, &options))
 		_exit(10);
 	for (size_t i = 0; i < MEMORIES; i++) {
@@ -112,14 +115,15 @@ static int no_pagemap_scan(void)
 	return 0;
 }
 
-/* Switched off, nothing is asked: a scan that protects would fail, and would be counted. */
+/* Switched off, nothing is registered for being asked, nor told. */
 static int switched_off(void)
 {
 	struct pdd_linux *dedup = thousand(PDD_LINUX_NO_TRACKING);
 	struct pdd_stats stats = stats_of(dedup);
 
 	if (pdd_linux_facilities(dedup)->track_writes || stats.counts.pages_clean ||
-	    stats.hook_errors)
+	    stats.hook_errors || maps_is_registered(m) ||
+	    maps_is_registered(m + (MEMORIES - 1) * PAGE))
 		return 1;
 	return stats.counts.ksm_merging_pages == MEMORIES ? 0 : 2;
 }

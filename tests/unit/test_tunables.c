@@ -215,8 +215,8 @@ static void test_newer_callers(void **unused)
 	sim_destroy(sim);
 }
 
-/* Bytes behind the last setting have to be 0: the next one may stand in them, within the size that
- * the callers of today give. */
+/* Bytes behind the last setting would have to be 0, since the next one may stand in them within the
+ * size that the callers of today give. */
 static void test_no_blind_bytes(void **unused)
 {
 	struct sim *sim = create();
