@@ -17,6 +17,7 @@
 #include "scanner_internal.h"
 
 struct census {
+	uint64_t beside;    /* nodes behind another one of their checksum */
 	uint64_t indexed;   /* items that stand in the index */
 	uint64_t sharers;   /* of all frames */
 	uint64_t shared;    /* frames with sharers */
@@ -87,6 +88,7 @@ static int check_node(const struct pdd_scanner *scanner, const struct pdd_index_
 	const struct pdd_index_node *next = pdd_index_next_equal(node);
 	int err = 0;
 
+	census->beside += next != NULL;
 	switch (pdd_index_kind(node)) {
 	case PDD_KIND_FRAME:
 		err = check_chain(frame_of(node), census, why);
@@ -274,6 +276,8 @@ int pdd_scanner_check(const struct pdd_scanner *scanner, const char **why)
 		err = check_space(space, &census, why);
 	if (err)
 		return err;
+	if (census.beside != scanner->priv.nbeside)
+		return broken(why, "check: the number of nodes beside others is wrong");
 	if (census.indexed != census.items_indexed)
 		return broken(why, "check: an item says that it is in the index, and is not");
 	if (census.sharers != census.items_sharing)

@@ -39,6 +39,14 @@
 #define PDD_CHECK(condition) PDDI_NOT_EVALUATED(condition)
 #endif
 
+/* Tests that count how many nodes searches visit compile the library once more, with this on. */
+#if defined(PDD_COUNT_VISITS)
+extern uint64_t pddi_visits;
+#define PDD_COUNT_VISIT() ((void)++pddi_visits)
+#else
+#define PDD_COUNT_VISIT() ((void)0)
+#endif
+
 /*
  * The struct of the type `type` whose member `member` `ptr` points to. A pointer to another type
  * than the member's does not compile; the operand that proves it is never evaluated. `type` may be

@@ -23,7 +23,7 @@ static void close_group(struct pdd_scanner *scanner, struct pdd_group *group)
 {
 	if (!group->open)
 		return;
-	pdd_index_remove(&scanner->priv.index, &group->node);
+	pddi_index_remove(scanner, &group->node);
 	group->open = false;
 }
 

@@ -49,17 +49,20 @@ struct pdd_index_node *pdd_index_find_slot(const struct pdd_index *index,
 	struct pdd_rbroot *root = pdd_index_root(index, checksum);
 	struct pdd_rbnode *parent = NULL, **link = &root->node;
 	struct pdd_index_node *found = NULL;
+	bool beside = false;
 
 	while (*link) {
 		struct pdd_index_node *node = entry(*link);
 		bool left;
 
+		PDD_COUNT_VISIT();
 		parent = *link;
 		if (checksum != node->checksum) {
 			left = checksum < node->checksum;
 		} else {
 			int cmp = order ? order(ctx, node) : 0;
 
+			beside = true;
 			/* The first of the equal ones is this or to the left of it. */
 			if (cmp == 0)
 				found = node;
@@ -68,7 +71,9 @@ struct pdd_index_node *pdd_index_find_slot(const struct pdd_index *index,
 		link = left ? &parent->left : &parent->right;
 	}
 	if (slot)
-		*slot = (struct pdd_index_slot){ .root = root, .parent = parent, .slot = link };
+		*slot = (struct pdd_index_slot){
+			.root = root, .parent = parent, .slot = link, .beside = beside
+		};
 	return found;
 }
 
@@ -77,6 +82,13 @@ struct pdd_index_node *pdd_index_next_equal(const struct pdd_index_node *node)
 	struct pdd_rbnode *next = pdd_rb_next(&node->u.rb);
 
 	return next && entry(next)->checksum == node->checksum ? entry(next) : NULL;
+}
+
+struct pdd_index_node *pdd_index_prev_equal(const struct pdd_index_node *node)
+{
+	struct pdd_rbnode *prev = pdd_rb_prev(&node->u.rb);
+
+	return prev && entry(prev)->checksum == node->checksum ? entry(prev) : NULL;
 }
 
 void pdd_index_link(const struct pdd_index_slot *slot, struct pdd_index_node *node,

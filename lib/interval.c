@@ -105,6 +105,7 @@ static inline bool holds_one_that_reaches(struct pdd_rbnode *subtree, uint64_t f
 static struct pdd_interval *first_below(struct pdd_rbnode *subtree, uint64_t first)
 {
 	for (;;) {
+		PDD_COUNT_VISIT();
 		PDD_INVARIANT(holds_one_that_reaches(subtree, first));
 		if (holds_one_that_reaches(subtree->left, first))
 			subtree = subtree->left;

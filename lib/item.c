@@ -29,7 +29,7 @@ void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum p
 		pddi_item_reset(item, reason);
 		break;
 	case ITEM_INDEXED:
-		pdd_index_remove(&scanner->priv.index, &item->priv.node);
+		pddi_index_remove(scanner, &item->priv.node);
 		item_set(item, ITEM_SEEN, reason);
 		break;
 	case ITEM_SEEN:

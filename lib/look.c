@@ -22,6 +22,9 @@
  */
 #include "scanner_internal.h"
 
+/* Nodes of a search that are loaded ahead; with one root for each node few trees are deeper. */
+#define LEVELS_AHEAD 4u
+
 static void decide(struct pdd_worker *worker, struct pdd_item *item)
 {
 	worker->priv.decided[worker->priv.ndecided++] = item;
@@ -100,7 +103,7 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
 		return;
 	if (state == ITEM_INDEXED) {
-		if (!zero && !pddi_rebuilds(scanner) && pddi_search_is_alone(item))
+		if (!zero && !pddi_rebuilds(scanner) && pddi_search_is_alone(scanner, item))
 			return;
 		/* Zero pages are replaced only since a setting changed. Or the index is rebuilt.
 		 * Or, among collisions, the order is as good as the contents when they were
@@ -130,11 +133,49 @@ static enum pdd_reason read_page(struct pdd_scanner *scanner, struct pdd_checksu
 	return reason;
 }
 
+/* Whether a page with this checksum will be searched for: then the search's root is to be loaded. Most
+ * pages of a later pass are in the index and unchanged. */
+static bool will_search(const struct pdd_scanner *scanner, const struct pdd_item *item,
+			const struct pdd_checksum *checksum)
+{
+	if (item_state(item) == ITEM_NEW)
+		return scanner->priv.tunables.one_look;
+	return item_state(item) == ITEM_SEEN && checksum->value == item->priv.node.checksum;
+}
+
+/* Load what these searches will read. */
+static void load_ahead(const struct pdd_scanner *scanner, struct pdd_search_ahead *searches,
+		       uint32_t n)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t checksum = searches[i].checksum;
+		const struct pdd_index_node *node =
+			pdd_index_prefetch_first(&scanner->priv.index, checksum);
+
+		searches[left] = (struct pdd_search_ahead){ checksum, node };
+		left += node != NULL;
+	}
+	for (uint32_t level = 1; left && level < LEVELS_AHEAD; level++) {
+		n = left;
+		left = 0;
+		for (uint32_t i = 0; i < n; i++) {
+			uint64_t checksum = searches[i].checksum;
+			const struct pdd_index_node *node =
+				pdd_index_prefetch_below(searches[i].node, checksum);
+
+			searches[left] = (struct pdd_search_ahead){ checksum, node };
+			left += node != NULL;
+		}
+	}
+}
+
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
 	struct pdd_checksum *checksums = worker->priv.checksums;
 	struct pdd_item **batch = worker->priv.batch;
-	uint32_t n = worker->priv.nbatch;
+	uint32_t n = worker->priv.nbatch, nsearches = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		enum pdd_reason reason = read_page(scanner, &checksums[i], batch[i],
@@ -143,10 +184,12 @@ void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 		if (reason != PDD_REASON_NONE) {
 			pddi_look_refused(scanner, batch[i], reason);
 			batch[i] = NULL;
-			continue;
+		} else if (will_search(scanner, batch[i], &checksums[i])) {
+			pdd_index_prefetch(&scanner->priv.index, checksums[i].value);
+			worker->priv.searches[nsearches++].checksum = checksums[i].value;
 		}
-		pdd_index_prefetch(&scanner->priv.index, checksums[i].value);
 	}
+	load_ahead(scanner, worker->priv.searches, nsearches);
 	for (uint32_t i = 0; i < n; i++)
 		if (batch[i])
 			look(scanner, worker, batch[i], worker->priv.contents[i], &checksums[i]);
@@ -184,7 +227,7 @@ static void leave_index(struct pdd_scanner *scanner, struct pdd_item *item)
 {
 	if (item_state(item) == ITEM_INDEXED &&
 	    (pddi_rebuilds(scanner) ||
-	     (scanner->priv.compare_passes && !pddi_search_is_alone(item))))
+	     (scanner->priv.compare_passes && !pddi_search_is_alone(scanner, item))))
 		pddi_item_detach(scanner, item, item_reason(item));
 }
 

@@ -116,6 +116,28 @@ static inline bool pddi_merges_zero(const struct pdd_scanner *scanner)
 	return scanner->priv.ops.zero_map && scanner->priv.tunables.use_zero_pages;
 }
 
+/* ---- nodes of the index ----
+ *
+ * The scanner counts the nodes that stand beside another one of their checksum, the first of each
+ * checksum left out. Where there is none, nobody needs to look for neighbours: that reads nodes all
+ * over the memory.
+ */
+
+static inline void pddi_index_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
+				   struct pdd_index_node *node, enum pdd_kind kind)
+{
+	scanner->priv.nbeside += slot->beside;
+	pdd_index_link(slot, node, kind);
+}
+
+static inline void pddi_index_remove(struct pdd_scanner *scanner, struct pdd_index_node *node)
+{
+	if (scanner->priv.nbeside &&
+	    (pdd_index_next_equal(node) || pdd_index_prev_equal(node)))
+		scanner->priv.nbeside--;
+	pdd_index_remove(&scanner->priv.index, node);
+}
+
 /* ---- extent.c ---- */
 
 /* The first live extent from this number on, and below the end; NULL if there is none. */
@@ -232,7 +254,7 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
 		      struct pdd_item *item, enum pdd_reason reason);
 /* Whether no other item, group or frame has the key of an item in the index. */
-bool pddi_search_is_alone(const struct pdd_item *item);
+bool pddi_search_is_alone(const struct pdd_scanner *scanner, const struct pdd_item *item);
 /* Put a SEEN item into the index if no other item of its key is there; says whether. */
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item,
 			enum pdd_reason reason);

@@ -280,16 +280,15 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 	return search_items(scanner, node, slot, item, content);
 }
 
-bool pddi_search_is_alone(const struct pdd_item *item)
+bool pddi_search_is_alone(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
-	const struct pdd_index_node *node = &item->priv.node;
-	const struct pdd_rbnode *rb = pdd_rb_prev(&node->u.rb);
-	const struct pdd_index_node *prev = (const struct pdd_index_node *)(const void *)rb;
+	const struct pdd_index_node *node = &item->priv.node, *prev;
 
-	if (prev && prev->checksum == node->checksum &&
-	    pddi_node_partition(prev) == pddi_node_partition(node))
-		return false;
-	return !has_equal_behind(node);
+	if (!scanner->priv.nbeside)
+		return true;
+	prev = pdd_index_prev_equal(node);
+	return !(prev && pddi_node_partition(prev) == pddi_node_partition(node)) &&
+	       !has_equal_behind(node);
 }
 
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
@@ -298,7 +297,7 @@ void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *
 	item_set(item, ITEM_INDEXED, reason);
 	item->priv.word &= ~ITEM_FRESH;
 	item->priv.word |= fresh_now(scanner) ? ITEM_FRESH : 0;
-	pdd_index_link(slot, &item->priv.node, PDD_KIND_ITEM);
+	pddi_index_link(scanner, slot, &item->priv.node, PDD_KIND_ITEM);
 }
 
 bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)

@@ -144,7 +144,7 @@ static void unlist(struct pdd_scanner *scanner, struct pdd_frame *frame)
 		pdd_index_replace(&scanner->priv.index, &frame->priv.node, &rest->priv.node,
 				  PDD_KIND_FRAME);
 	} else {
-		pdd_index_remove(&scanner->priv.index, &frame->priv.node);
+		pddi_index_remove(scanner, &frame->priv.node);
 	}
 	if (chained) {
 		stats->stable_node_dups -= rest->priv.dups ? 1 : 2;
@@ -241,7 +241,7 @@ void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame)
 		stats->stable_node_chains += !leader->priv.dups;
 		pdd_chain_insert(leader, frame, limit_of(scanner));
 	} else {
-		pdd_index_link(&slot, &frame->priv.node, PDD_KIND_FRAME);
+		pddi_index_link(scanner, &slot, &frame->priv.node, PDD_KIND_FRAME);
 	}
 	frame->priv.flags |= FRAME_LISTED;
 	scanner->priv.nframes++;

@@ -20,6 +20,12 @@
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#define PDD_PREFETCH(address) __builtin_prefetch(address, 1)
+#else
+#define PDD_PREFETCH(address) ((void)(address))
+#endif
+
 /** What a node is part of: the tag of its rbnode, and the order of kinds of equal checksum and
  * domain. */
 enum pdd_kind {
@@ -57,6 +63,7 @@ struct pdd_index_slot {
 	struct pdd_rbroot *root;
 	struct pdd_rbnode *parent;
 	struct pdd_rbnode **slot;
+	bool beside; /* nodes of this checksum are there already */
 };
 
 /**
@@ -96,6 +103,9 @@ PDD_API struct pdd_index_node *pdd_index_find_slot(const struct pdd_index *index
 /** The node behind @p node if it has the same checksum, else NULL. O(log n). Since: 0.1 */
 PDD_API struct pdd_index_node *pdd_index_next_equal(const struct pdd_index_node *node);
 
+/** The node before @p node if it has the same checksum, else NULL. O(log n). Since: 0.1 */
+PDD_API struct pdd_index_node *pdd_index_prev_equal(const struct pdd_index_node *node);
+
 /**
  * Link at a slot that pdd_index_find_slot() gave for node->checksum, with no change of the tree in
  * between. Complexity: O(1) amortised. Since: 0.1
@@ -110,15 +120,48 @@ PDD_API void pdd_index_remove(struct pdd_index *index, struct pdd_index_node *no
 PDD_API void pdd_index_replace(struct pdd_index *index, struct pdd_index_node *old,
 			       struct pdd_index_node *node, enum pdd_kind kind);
 
-/** Ask the processor to load what a search of this checksum reads first. Since: 0.1 */
+/*
+ * Loading ahead. A search waits for one line of the cache after the other: root, node, node below.
+ * With many searches at hand each of these can be asked for all of them before the first is needed:
+ *
+ *	for each: pdd_index_prefetch(index, checksum);
+ *	for each: node = pdd_index_prefetch_first(index, checksum);
+ *	for each that has a node, a few times: node = pdd_index_prefetch_below(node, checksum);
+ *	for each: pdd_index_find_slot(...);
+ */
+
+/** Ask the processor for the root of a search. Complexity: O(1). Since: 0.1 */
 static inline void pdd_index_prefetch(const struct pdd_index *index, uint64_t checksum)
 {
-#if defined(__GNUC__)
-	__builtin_prefetch(pdd_index_root(index, checksum));
-#else
-	(void)index;
-	(void)checksum;
-#endif
+	PDD_PREFETCH(pdd_index_root(index, checksum));
+}
+
+/* What a search reads of a node, which may lie on two lines. */
+static inline const struct pdd_index_node *pdd_index_prefetch_node(const struct pdd_rbnode *rb)
+{
+	const struct pdd_index_node *node = (const struct pdd_index_node *)(const void *)rb;
+
+	if (node) { /* asking for address 0 would cost a walk through the page tables */
+		PDD_PREFETCH(&node->u.rb.left);
+		PDD_PREFETCH(&node->checksum);
+	}
+	return node;
+}
+
+/** Ask for the first node of a search, NULL if there is none. Reads the root. O(1). Since: 0.1 */
+static inline const struct pdd_index_node *
+pdd_index_prefetch_first(const struct pdd_index *index, uint64_t checksum)
+{
+	return pdd_index_prefetch_node(pdd_index_root(index, checksum)->node);
+}
+
+/** Ask for the node of the search behind this one, NULL if there is none. Reads @p node, which is in
+ * the index. Complexity: O(1). Since: 0.1 */
+static inline const struct pdd_index_node *
+pdd_index_prefetch_below(const struct pdd_index_node *node, uint64_t checksum)
+{
+	return pdd_index_prefetch_node(checksum <= node->checksum ? node->u.rb.left
+								  : node->u.rb.right);
 }
 
 static inline enum pdd_kind pdd_index_kind(const struct pdd_index_node *node)

@@ -66,6 +66,12 @@ struct pdd_group {
 	bool fresh; /* the twin's place among true collisions, see search.c */
 };
 
+/** A search that is about to be made. */
+struct pdd_search_ahead {
+	uint64_t checksum;
+	const struct pdd_index_node *node; /* how far it is loaded */
+};
+
 /** What one extent's worth of decisions needs, about 84 KiB; one per thread that steps. */
 struct pdd_worker {
 	struct {
@@ -73,6 +79,7 @@ struct pdd_worker {
 		struct pdd_item *batch[PDD_BATCH_PAGES];
 		const void *contents[PDD_BATCH_PAGES];
 		struct pdd_checksum checksums[PDD_BATCH_PAGES];
+		struct pdd_search_ahead searches[PDD_BATCH_PAGES];
 		struct pdd_item *decided[PDD_EXTENT_PAGES]; /* in page order */
 		struct pdd_item *run[PDD_EXTENT_PAGES];
 		struct pdd_item *twins[PDD_EXTENT_PAGES]; /* of the groups, in order */
@@ -121,6 +128,7 @@ struct pdd_scanner {
 		uint64_t pruned_pass;    /* ... and 1 + the pass before which it did */
 		uint64_t epoch;          /* number of the pass under way */
 		uint64_t nframes;        /* in the index, dups and kept ones included */
+		uint64_t nbeside;        /* nodes beside others of their checksum, but the first */
 		struct pdd_frame *freed; /* to go back at the end of the visit under way */
 		bool visiting;
 		struct pdd_stats stats;
