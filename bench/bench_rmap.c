@@ -14,24 +14,23 @@
  * The pages are real enough: regions of one page, each at a page of its own of the object, looked
  * at and merged by passes through ordinary hooks.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <pagededup/scanner.h>
 
 #include "baseline/ksm_rmap.h"
+#include "support/measure.h"
+#include "support/noop_hooks.h"
 
 #define PAGE_SHIFT 6u
 #define PAGE_BYTES (1u << PAGE_SHIFT)
 #define FIRST_PAGE UINT64_C(0x1000) /* of all regions, so that address and offset differ */
 #define NROOTS 32768u
 #define ROUNDS 7u
-#define ROUND_NS UINT64_C(2000000)
+#define ROUND_NS 2e6
 
 enum { PARENT, SCANNED, HIDDEN, SPACES };
 
@@ -64,7 +63,7 @@ struct host {
 	struct host_region *regions;
 	uint64_t nregions;
 	struct ksm_rmap_item *items; /* the sharers */
-	struct pdd_item *room[PDD_MAX_PAGE_SHARING];
+	struct pdd_rmap_room room[PDD_MAX_PAGE_SHARING];
 	const struct host_frame *walked;
 	uint64_t nfound;
 	bool wrong;
@@ -104,15 +103,6 @@ static struct host_frame *host_frame(struct pdd_frame *frame)
 	return (struct host_frame *)(void *)frame;
 }
 
-static bool space_trylock(void *ctx, struct pdd_space *space)
-{
-	return true;
-}
-
-static void space_unlock(void *ctx, struct pdd_space *space)
-{
-}
-
 static int pages_get(void *ctx, struct pdd_region *region, struct pdd_view *views, uint32_t nviews,
 		     uint64_t first, uint64_t npages)
 {
@@ -127,10 +117,6 @@ static int pages_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 		views[0].frame = &r->frame->frame;
 	}
 	return 1;
-}
-
-static void pages_put(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages)
-{
 }
 
 static int frames_create(void *ctx, struct pdd_frame **frames, const struct pdd_frame_wish *wishes,
@@ -188,12 +174,12 @@ static void frame_free(void *ctx, struct pdd_frame *frame)
 
 static const struct pdd_ops ops = {
 	.size = sizeof(ops),
-	.space_trylock = space_trylock,
-	.space_unlock = space_unlock,
+	.space_trylock = noop_space_trylock,
+	.space_unlock = noop_space_unlock,
 	.pages_get = pages_get,
-	.pages_put = pages_put,
+	.pages_put = noop_range,
 	.hold = pages_get, /* nobody writes */
-	.release = pages_put,
+	.release = noop_range,
 	.frames_create = frames_create,
 	.frames_map = frames_map,
 	.frames_unmap = frames_unmap,
@@ -415,48 +401,30 @@ static void walk_full_once(struct host *host)
 	(void)ksm_rmap_walk(host->items, count_found_full, host);
 }
 
-/* Of this thread: what else the machine does counts less. */
-static uint64_t cpu_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 /* As often as it takes to be measured well; nanoseconds for one. */
-static uint64_t time_ns(struct host *host, void (*once)(struct host *host))
+static double time_ns(struct host *host, void (*once)(struct host *host))
 {
 	for (uint64_t n = 1;; n *= 2) {
-		uint64_t begin = cpu_ns(), ns;
+		double begin = measure_cpu_ns(), ns;
 
 		for (uint64_t i = 0; i < n; i++)
 			once(host);
-		ns = cpu_ns() - begin;
+		ns = measure_cpu_ns() - begin;
 		if (ns >= ROUND_NS)
-			return ns / n;
+			return ns / (double)n;
 	}
-}
-
-static int compare_ns(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
 }
 
 static void measure(struct host *host, struct row *row)
 {
-	uint64_t ns[ROUNDS], full_ns[ROUNDS];
+	struct samples ns = { .n = 0 }, full_ns = { .n = 0 };
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		ns[i] = time_ns(host, walk_once);
-		full_ns[i] = time_ns(host, walk_full_once);
+		samples_add(&ns, time_ns(host, walk_once));
+		samples_add(&full_ns, time_ns(host, walk_full_once));
 	}
-	qsort(ns, ROUNDS, sizeof(ns[0]), compare_ns);
-	qsort(full_ns, ROUNDS, sizeof(full_ns[0]), compare_ns);
-	row->ns = ns[ROUNDS / 2];
-	row->full_ns = full_ns[ROUNDS / 2];
+	row->ns = (uint64_t)samples_median(&ns);
+	row->full_ns = (uint64_t)samples_median(&full_ns);
 }
 
 /* ---- rows ---- */
@@ -507,13 +475,10 @@ static int run(struct host *host, const struct scenario *s, bool json)
 
 int main(int argc, char **argv)
 {
-	bool json = argc == 2 && !strcmp(argv[1], "--json");
-	bool help = argc == 2 && !strcmp(argv[1], "--help");
+	uint64_t json = 0;
+	const struct measure_option known = { .name = "json", .value = &json };
 
-	if (argc > 1 && !json) {
-		fprintf(help ? stdout : stderr, "usage: bench_rmap [--json]\n");
-		return help ? 0 : 2;
-	}
+	measure_options(argc, argv, &known, 1);
 	if (!json)
 		print_head();
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {

@@ -20,8 +20,10 @@
  * with them, and released as they are, if they are known to be quiet: pages in the index. On four
  * guests this makes 927 runs instead of 2,580, for 4 % more pages.
  *
- * Locking: the space at hand is locked by the caller; one other space at a time is tried beside it.
- * Tries cannot deadlock.
+ * Locking: the space at hand is locked by the caller; one other space at a time is tried beside it, and
+ * one extent claimed. Tries cannot deadlock. Until a twin's space is locked its owner may withdraw it:
+ * what is decided about it is then gone from the list. The scanner's lock is held from looking at a
+ * decision until its space is locked, so that neither item nor space can go in between.
  */
 #include "scanner_internal.h"
 
@@ -42,58 +44,79 @@ static bool is_bridgeable(const struct pdd_item *a, const struct pdd_item *b)
 	return true;
 }
 
-/* The first item from i on whose decision stands: it may have been cancelled meanwhile. */
+/* The first item from i on whose decision stands: it may have been cancelled meanwhile, and a twin
+ * withdrawn (NULL). */
 static uint32_t next_decided(const struct pdd_scanner *scanner, struct pdd_item *const *items,
 			     uint32_t i, uint32_t nitems)
 {
-	while (i < nitems && !pddi_merge_is_decided(scanner, items[i]))
+	while (i < nitems && !(items[i] && pddi_merge_is_decided(scanner, items[i])))
 		i++;
 	return i;
 }
 
 /* Collect the longest run that begins with items[*i], and move *i behind it; its length. */
-static uint64_t collect_run(const struct pdd_scanner *scanner, struct pdd_worker *worker,
+static uint64_t collect_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			    struct pdd_item *const *items, uint32_t *i, uint32_t nitems)
 {
 	const struct pdd_item *last = items[*i];
 	uint64_t n = 0;
 
-	worker->priv.run[n++] = items[*i];
+	pddi_merge_collect(scanner, worker, n++, items[*i]);
 	*i = next_decided(scanner, items, *i + 1, nitems);
 	while (*i < nitems && is_bridgeable(last, items[*i])) {
 		const struct pdd_region *region = items[*i]->priv.region;
 
 		for (uint64_t page = item_page(last) + 1; page <= item_page(items[*i]); page++)
-			worker->priv.run[n++] = pddi_item_at(region, page);
+			pddi_merge_collect(scanner, worker, n++, pddi_item_at(region, page));
 		last = items[*i];
 		*i = next_decided(scanner, items, *i + 1, nitems);
 	}
 	return n;
 }
 
-/* Lock the space of a decision, unless it is the one at hand; why not, if it cannot be. */
-static enum pdd_reason lock(struct pdd_scanner *scanner, const struct pdd_worker *worker,
-			    const struct pdd_space *at_hand, struct pdd_space *space)
-{
-	if (pddi_is_late(scanner, worker))
-		return PDD_REASON_DEADLINE;
-	if (space == at_hand || scanner->priv.ops.space_trylock(scanner->priv.ctx, space))
-		return PDD_REASON_NONE;
-	scanner->priv.stats.space_lock_misses++;
-	return PDD_REASON_BUSY;
-}
-
 /* Decisions whose time has not come. If it is for a lock they are due however often that happens: it
  * says nothing about the page. */
-static void postpone(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
+static void postpone(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t n,
 		     enum pdd_reason reason)
 {
 	for (uint64_t i = 0; i < n; i++) {
-		if (!pddi_merge_is_decided(scanner, items[i]))
+		struct pdd_item *item = worker->priv.run[i];
+
+		if (!pddi_merge_is_decided(scanner, item))
 			continue;
-		pddi_merge_cancel(scanner, &items[i], 1, reason);
-		item_set_due(items[i], true);
+		pddi_merge_cancel(scanner, worker, i, 1, reason);
+		item_set_due(item, true);
 	}
+}
+
+/* Lock the space of a decision, unless it is the one at hand, and claim its extent; why not, if it
+ * cannot be. *locked: whether the space is to be unlocked afterwards. */
+static enum pdd_reason lock(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			    const struct pdd_space *at_hand, const struct pdd_item *item,
+			    bool *locked)
+{
+	struct pdd_space *space = item->priv.region->priv.space;
+	struct pdd_visit *visit = &worker->priv.visit;
+
+	*locked = false;
+	if (pddi_is_late(scanner, worker))
+		return PDD_REASON_DEADLINE;
+	if (space != at_hand) {
+		*locked = scanner->priv.ops.space_trylock(scanner->priv.ctx, space);
+		scanner->priv.stats.space_lock_misses += !*locked;
+		if (!*locked)
+			return PDD_REASON_BUSY;
+	}
+	return pddi_claim(scanner, visit, &visit->beside, item->priv.region, item_page(item))
+		       ? PDD_REASON_NONE
+		       : PDD_REASON_BUSY;
+}
+
+static void unlock(struct pdd_scanner *scanner, struct pdd_space *space)
+{
+	pddi_unlock(scanner);
+	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
+	pddi_lock(scanner);
 }
 
 /* Carry out decisions, which are ordered by region and page. */
@@ -104,19 +127,17 @@ static void carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 
 	while ((i = next_decided(scanner, items, i, nitems)) < nitems) {
 		struct pdd_space *space = items[i]->priv.region->priv.space;
-		enum pdd_reason reason = lock(scanner, worker, at_hand, space);
-		uint64_t n;
+		bool locked;
+		enum pdd_reason reason = lock(scanner, worker, at_hand, items[i], &locked);
+		uint64_t n = collect_run(scanner, worker, items, &i, nitems);
 
-		/* Until the space was locked, its owner could withdraw decisions about it. */
-		if (pddi_merge_is_decided(scanner, items[i])) {
-			n = collect_run(scanner, worker, items, &i, nitems);
-			if (reason == PDD_REASON_NONE)
-				pddi_merge_run(scanner, worker, worker->priv.run, n);
-			else
-				postpone(scanner, worker->priv.run, n, reason);
-		}
-		if (reason == PDD_REASON_NONE && space != at_hand)
-			scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
+		if (reason == PDD_REASON_NONE)
+			pddi_merge_run(scanner, worker, n);
+		else
+			postpone(scanner, worker, n, reason);
+		pddi_unclaim(&worker->priv.visit.beside);
+		if (locked)
+			unlock(scanner, space);
 	}
 }
 
@@ -149,6 +170,9 @@ static uint32_t sort_twins(struct pdd_worker *worker)
 			twins[j] = twin;
 		}
 	}
+	/* An owner who withdraws one takes it out of here, too. */
+	for (uint32_t i = 0; i < n; i++)
+		item_group(twins[i])->entry = &twins[i];
 	return n;
 }
 
@@ -159,12 +183,9 @@ static void carry_out_twins(struct pdd_scanner *scanner, struct pdd_worker *work
 	for (uint32_t i = 0; i < worker->priv.ngroups; i++) {
 		struct pdd_group *group = &worker->priv.groups[i];
 
-		if (!group->frame)
-			continue;
-		if (!group->twin)
-			pddi_group_twin_failed(scanner, group, PDD_REASON_CHANGED);
-		else if (item_state(group->twin) != ITEM_SHARER)
-			pddi_group_twin_failed(scanner, group, item_reason(group->twin));
+		if (group->frame && !group->joined)
+			pddi_group_twin_failed(scanner, group,
+					       (enum pdd_reason)group->twin_reason);
 	}
 }
 

@@ -58,14 +58,18 @@ int pdd_region_explain(const struct pdd_region *region, uint64_t page,
 		       struct pdd_explanation *explanation)
 {
 	struct pdd_explanation all = { .reason = PDD_REASON_NO_RECORD };
+	const struct pdd_scanner *scanner;
 	const struct pdd_extent *extent;
 	size_t size = explanation ? explanation->size : 0;
 
 	if (size < sizeof(size) || !pddi_range_is_valid(region, page, 1))
 		return -EINVAL;
+	scanner = region->priv.space->priv.scanner;
+	pddi_lock(scanner);
 	extent = pddi_extent_find(region, page / PDD_EXTENT_PAGES);
 	if (extent)
-		explain(region->priv.space->priv.scanner, &all, pddi_extent_item(extent, page));
+		explain(scanner, &all, pddi_extent_item(extent, page));
+	pddi_unlock(scanner);
 	if (size > sizeof(all))
 		memset((char *)explanation + sizeof(all), 0, size - sizeof(all));
 	memcpy(explanation, &all, size < sizeof(all) ? size : sizeof(all));

@@ -11,7 +11,9 @@
  *  4. Between two calls of the library a sparse region has an extent only where something is known
  *     of a page: each call that may have forgotten the last page of an extent gives it back.
  *
- * Complexity: O(1) with arrays, else O(log live extents). Locking: the caller's, see space.h.
+ * Complexity: O(1) with arrays, else O(log live extents). Locking: the caller's, see space.h: extents
+ * come and go only where they are claimed, or the space is locked exclusively; so what is asked of the
+ * embedder, without the scanner's lock, is asked for each extent by one thread.
  */
 #include "scanner_internal.h"
 
@@ -88,7 +90,9 @@ struct pdd_extent *pddi_extent_get(struct pdd_region *region, uint64_t number)
 
 	if (extent)
 		return extent;
+	pddi_unlock(scanner);
 	block = scanner->priv.ops.extent_get(scanner->priv.ctx, region, number);
+	pddi_lock(scanner);
 	if (!block) {
 		scanner->priv.stats.hook_errors++;
 		scanner->priv.stats.hook_errors_by_hook[PDD_HOOK_EXTENT_GET]++;
@@ -110,6 +114,7 @@ void pddi_extent_put(struct pdd_region *region, struct pdd_extent *extent)
 	struct pdd_scanner *scanner = region->priv.space->priv.scanner;
 	struct pdd_counts *counts = &region->priv.space->priv.counts;
 	uint64_t npages = pddi_extent_end(region, extent) - pddi_extent_first(extent);
+	uint64_t number = extent->priv.number;
 
 	if (region->priv.extents || extent->priv.known || extent->priv.due)
 		return;
@@ -117,8 +122,10 @@ void pddi_extent_put(struct pdd_region *region, struct pdd_extent *extent)
 	counts->reasons[PDD_REASON_NO_RECORD] += npages;
 	pdd_rb_remove(&region->priv.live, &extent->priv.rb);
 	region->priv.nlive--;
-	scanner->priv.ops.extent_put(scanner->priv.ctx, region, extent->priv.number,
+	pddi_unlock(scanner);
+	scanner->priv.ops.extent_put(scanner->priv.ctx, region, number,
 				     (struct pdd_extent_block *)(void *)extent);
+	pddi_lock(scanner);
 }
 
 bool pddi_part_next(const struct pdd_region *region, struct pddi_part *part, uint64_t first,

@@ -46,6 +46,7 @@ static void forget_range(struct pdd_region *region, uint64_t first, uint64_t end
 			forget_page(region->priv.space->priv.scanner,
 				    pddi_extent_item(part.extent, page), reason, going);
 		pddi_extent_put(region, part.extent);
+		pddi_breathe(region->priv.space->priv.scanner);
 	}
 }
 
@@ -71,32 +72,43 @@ static bool is_any_pinned(const struct pdd_region *region, uint64_t first, uint6
 	return false;
 }
 
+/* Discard pages of a range; the number done, a prefix, or -errno. */
+static int64_t discard_some(struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	struct pdd_scanner *scanner = region->priv.space->priv.scanner;
+	int64_t n = (int64_t)npages;
+
+	if (scanner->priv.ops.pages_discard) {
+		pddi_unlock(scanner);
+		n = scanner->priv.ops.pages_discard(scanner->priv.ctx, region, first, npages);
+		pddi_lock(scanner);
+	}
+	if (n <= 0) {
+		int err = n < INT32_MIN ? -EIO : (int)n;
+
+		(void)pddi_reason(scanner, PDD_HOOK_PAGES_DISCARD, err);
+		return err ? err : -EBUSY;
+	}
+	if ((uint64_t)n > npages)
+		n = (int64_t)npages;
+	pddi_forget(region, first, first + (uint64_t)n, PDD_REASON_ABSENT);
+	return n;
+}
+
 int pdd_region_discard(struct pdd_region *region, uint64_t first, uint64_t npages)
 {
 	struct pdd_scanner *scanner;
 	uint64_t end = first + npages;
+	int64_t n = 0;
 
 	if (!pddi_range_is_valid(region, first, npages))
 		return -EINVAL;
-	if (is_any_pinned(region, first, end))
-		return -EBUSY;
 	scanner = region->priv.space->priv.scanner;
-	while (first < end) {
-		int64_t n = (int64_t)(end - first);
-
-		if (scanner->priv.ops.pages_discard)
-			n = scanner->priv.ops.pages_discard(scanner->priv.ctx, region, first,
-							    end - first);
-		if (n <= 0) {
-			int err = n < INT32_MIN ? -EIO : (int)n;
-
-			(void)pddi_reason(scanner, PDD_HOOK_PAGES_DISCARD, err);
-			return err ? err : -EBUSY;
-		}
-		if ((uint64_t)n > end - first)
-			n = (int64_t)(end - first);
-		pddi_forget(region, first, first + (uint64_t)n, PDD_REASON_ABSENT);
-		first += (uint64_t)n;
-	}
-	return 0;
+	pddi_lock(scanner);
+	if (is_any_pinned(region, first, end))
+		n = -EBUSY;
+	for (; n >= 0 && first < end; first += (uint64_t)(n > 0 ? n : 0))
+		n = discard_some(region, first, end - first);
+	pddi_leave(scanner);
+	return n < 0 ? (int)n : 0;
 }

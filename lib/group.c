@@ -8,9 +8,11 @@
  * Invariants
  *  1. An open group stands in the index; one that is full (twin and members would fill a frame), or
  *     whose frame was made, does not. So there is at most one open group of a key.
- *  2. The twin and the members are PENDING and bound to the group, the members in its list; once
- *     the frame is made they are bound to the frame, each with a place reserved in it. One more
- *     place is the group's own, which keeps the frame alive until the group is settled.
+ *  2. The twin and the members are PENDING and bound to the group, the members in its list. Once
+ *     the frame is made each has a place reserved in it, and the members, which are at hand, are
+ *     bound to the frame. The twin stays bound to the group: its space may not be locked, so its
+ *     owner may withdraw it, and remove it, at any time; then the group forgets it. One more place
+ *     is the group's own, which keeps the frame alive until the group is settled.
  *  3. After pddi_groups_settle() no group exists, and nothing is bound to one.
  *
  * Founding a frame copies the first member's page while it may be written. What came out is
@@ -44,7 +46,9 @@ void pddi_group_found(struct pdd_scanner *scanner, struct pdd_worker *worker,
 
 	*group = (struct pdd_group){
 		.node = { .checksum = twin->priv.node.checksum },
+		.visit = &worker->priv.visit,
 		.twin = twin,
+		.twin_reason = PDD_REASON_CHANGED,
 		.content = content,
 		.partition = item_partition(twin),
 		.open = true,
@@ -84,30 +88,38 @@ static void adopt_frame(struct pdd_scanner *scanner, struct pdd_group *group,
 	close_group(scanner, group);
 	frame->priv.nreserved = group->nmembers + 1 + (group->twin != NULL);
 	group->frame = frame;
-	if (group->twin)
-		group->twin->priv.node.u.member.owner = frame;
 	for (struct pdd_item *item = group->members; item; item = item->priv.node.u.member.next)
 		item->priv.node.u.member.owner = frame;
 }
 
-/* Whether the copy is what the group's members were when they were read. */
-static bool copied_well(struct pdd_scanner *scanner, struct pdd_frame *frame, uint64_t checksum)
+/* Whether the copy is what the group's members were when they were read: 0, 1 if not, or -errno of
+ * the checksum hook. Without the lock. */
+static int check_copy(const struct pdd_scanner *scanner, struct pdd_frame *frame, uint64_t checksum)
 {
 	const void *content = pddi_frame_content(scanner, frame);
 	struct pdd_checksum copy;
+	int err = content ? pddi_checksum_read(scanner, &copy, content) : 1;
 
-	return content && pddi_checksum(scanner, &copy, content) == PDD_REASON_NONE &&
-	       copy.value == checksum;
+	return err ? err : copy.value != checksum;
 }
 
-static void use_frame(struct pdd_scanner *scanner, struct pdd_group *group,
-		      struct pdd_frame *frame)
+/* Use the frames that were made for the first n of some groups. */
+static void use_frames(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+		       struct pdd_group *groups, uint32_t n)
 {
-	pdd_frame_init(frame, group->node.checksum, (uint32_t)(group->partition >> 16),
-		       (uint16_t)group->partition);
-	if (copied_well(scanner, frame, group->node.checksum)) {
-		adopt_frame(scanner, group, frame);
-	} else {
+	for (uint32_t i = 0; i < n; i++) {
+		struct pdd_frame *frame = worker->priv.frames[i];
+		struct pdd_group *group = &groups[i];
+		int err = worker->priv.errors[i];
+
+		pdd_frame_init(frame, group->node.checksum, (uint32_t)(group->partition >> 16),
+			       (uint16_t)group->partition);
+		if (!err) {
+			adopt_frame(scanner, group, frame);
+			continue;
+		}
+		if (err < 0)
+			(void)pddi_reason(scanner, PDD_HOOK_CHECKSUM, err);
 		pddi_frame_free(scanner, frame);
 		dissolve(scanner, group, PDD_REASON_CHANGED);
 	}
@@ -126,20 +138,36 @@ static struct pdd_frame_wish wish_of(const struct pdd_group *group)
 	};
 }
 
+/* Make frames for groups, and check the copies; the number of frames or -errno. */
+static int make_frames(struct pdd_scanner *scanner, struct pdd_worker *worker, uint32_t done,
+		       uint32_t ngroups)
+{
+	const struct pdd_group *groups = &worker->priv.groups[done];
+	struct pdd_frame **frames = worker->priv.frames;
+	int n;
+
+	pddi_unlock(scanner);
+	/* The groups of one extent are of one domain. */
+	n = scanner->priv.ops.frames_create(scanner->priv.ctx, frames, &worker->priv.wishes[done],
+					    ngroups - done, (uint32_t)(groups->partition >> 16));
+	if (n > (int)(ngroups - done))
+		n = (int)(ngroups - done);
+	for (int i = 0; i < n; i++)
+		worker->priv.errors[i] =
+			check_copy(scanner, frames[i], groups[i].node.checksum);
+	pddi_lock(scanner);
+	return n;
+}
+
 void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
-	struct pdd_frame_wish *wishes = worker->priv.wishes;
-	struct pdd_frame **frames = worker->priv.frames;
 	struct pdd_group *groups = worker->priv.groups;
 	uint32_t ngroups = worker->priv.ngroups, done = 0;
 
 	for (uint32_t i = 0; i < ngroups; i++)
-		wishes[i] = wish_of(&groups[i]);
+		worker->priv.wishes[i] = wish_of(&groups[i]);
 	while (done < ngroups) {
-		/* The groups of one extent are of one domain. */
-		int n = scanner->priv.ops.frames_create(scanner->priv.ctx, frames, &wishes[done],
-							ngroups - done,
-							(uint32_t)(groups[done].partition >> 16));
+		int n = make_frames(scanner, worker, done, ngroups);
 
 		if (n <= 0) {
 			enum pdd_reason reason = pddi_reason(scanner, PDD_HOOK_FRAMES_CREATE, n);
@@ -150,8 +178,8 @@ void pddi_groups_create_frames(struct pdd_scanner *scanner, struct pdd_worker *w
 				dissolve(scanner, &groups[done++], reason);
 			break;
 		}
-		for (int i = 0; i < n && done < ngroups; i++)
-			use_frame(scanner, &groups[done++], frames[i]);
+		use_frames(scanner, worker, &groups[done], (uint32_t)n);
+		done += (uint32_t)n;
 	}
 }
 

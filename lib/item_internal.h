@@ -7,9 +7,9 @@
  *	NEW      nothing is known                             none
  *	SEEN     read; its checksum is recorded               none
  *	INDEXED  in the index, waiting for an equal page      tree node
- *	PENDING  decided in the step under way: its owner is  list of the group, or none
- *	         a group that it is to found a frame with,
- *	         or a frame in which it has a place reserved
+ *	PENDING  decided in a step under way: its owner is a  list of the group, or none
+ *	         group that it is to found a frame with, or
+ *	         a frame in which it has a place reserved
  *	SHARER   shows its owner, a frame                     list of the frame
  *	ZERO     replaced by the zero page                    none
  *
@@ -336,6 +336,15 @@ static inline struct pdd_group *item_group(const struct pdd_item *item)
 	return owner & 1 ? (struct pdd_group *)(owner & ~(uintptr_t)1) : NULL;
 }
 
+/* The frame in which a pending item has a place; NULL: its group has none yet. */
+static inline struct pdd_frame *item_promised(const struct pdd_item *item)
+{
+	const struct pdd_group *group = item_group(item);
+
+	return group ? group->frame : item->priv.node.u.member.owner;
+}
+
+/* The frame of a sharer. */
 static inline struct pdd_frame *item_frame(const struct pdd_item *item)
 {
 	PDD_INVARIANT(!item_group(item));

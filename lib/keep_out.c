@@ -100,8 +100,11 @@ static int unmerge_unknown(struct pdd_region *region, const struct pddi_part *pa
 		while (page + run < part->end &&
 		       may_show_frame(scanner, pddi_extent_item(part->extent, page + run)))
 			run++;
-		if (run)
+		if (run) {
+			pddi_unlock(scanner);
 			n = scanner->priv.ops.frames_unmap(scanner->priv.ctx, region, page, run);
+			pddi_lock(scanner);
+		}
 		if (n <= 0) {
 			(void)pddi_reason(scanner, PDD_HOOK_FRAMES_UNMAP, n);
 			return n ? n : -EBUSY;
@@ -124,12 +127,29 @@ static int make_private(struct pdd_region *region, uint64_t first, uint64_t npag
 	int64_t n;
 
 	do
-		n = npages ? pdd_region_unmerge(region, first, npages, npages) : 0;
+		n = npages ? pddi_unmerge(region, first, npages, npages) : 0;
 	while (n > 0);
 	for (uint64_t end = first + npages; n == 0 && pddi_part_next(region, &part, first, end);
 	     first = part.end)
 		n = unmerge_unknown(region, &part);
 	return (int)n;
+}
+
+typedef int (*range_fn)(struct pdd_region *region, uint64_t first, uint64_t npages);
+
+/* Do something with a range, if it is one, under the lock. */
+static int with_range(struct pdd_region *region, uint64_t first, uint64_t npages, range_fn work)
+{
+	struct pdd_scanner *scanner;
+	int err;
+
+	if (!pddi_range_is_valid(region, first, npages))
+		return -EINVAL;
+	scanner = region->priv.space->priv.scanner;
+	pddi_lock(scanner);
+	err = work(region, first, npages);
+	pddi_leave(scanner);
+	return err;
 }
 
 static int keep_out_range(struct pdd_region *region, uint64_t first, uint64_t npages, bool exclude)
@@ -138,8 +158,6 @@ static int keep_out_range(struct pdd_region *region, uint64_t first, uint64_t np
 	struct pddi_part part;
 	int err;
 
-	if (!pddi_range_is_valid(region, first, npages))
-		return -EINVAL;
 	if (!exclude && has_pins(region, first, end, ITEM_PINS_MAX))
 		return -EOVERFLOW;
 	if (get_extents(region, first, end))
@@ -154,22 +172,21 @@ static int keep_out_range(struct pdd_region *region, uint64_t first, uint64_t np
 	return 0;
 }
 
-int pdd_region_pin(struct pdd_region *region, uint64_t first, uint64_t npages)
+static int pin(struct pdd_region *region, uint64_t first, uint64_t npages)
 {
 	return keep_out_range(region, first, npages, false);
 }
 
-int pdd_region_exclude(struct pdd_region *region, uint64_t first, uint64_t npages)
+static int exclude(struct pdd_region *region, uint64_t first, uint64_t npages)
 {
 	return keep_out_range(region, first, npages, true);
 }
 
-int pdd_region_unpin(struct pdd_region *region, uint64_t first, uint64_t npages)
+static int unpin(struct pdd_region *region, uint64_t first, uint64_t npages)
 {
 	struct pddi_part part;
 
-	if (!pddi_range_is_valid(region, first, npages) ||
-	    has_pins(region, first, first + npages, 0))
+	if (has_pins(region, first, first + npages, 0))
 		return -EINVAL;
 	for (uint64_t end = first + npages; pddi_part_next(region, &part, first, end);
 	     first = part.end)
@@ -178,16 +195,34 @@ int pdd_region_unpin(struct pdd_region *region, uint64_t first, uint64_t npages)
 	return 0;
 }
 
-int pdd_region_include(struct pdd_region *region, uint64_t first, uint64_t npages)
+static int include(struct pdd_region *region, uint64_t first, uint64_t npages)
 {
 	struct pddi_part part;
 
-	if (!pddi_range_is_valid(region, first, npages))
-		return -EINVAL;
 	for (uint64_t end = first + npages; pddi_part_next(region, &part, first, end);
 	     first = part.end)
 		for (uint64_t page = part.first; page < part.end; page++)
 			if (item_is_excluded(pddi_extent_item(part.extent, page)))
 				let_in(pddi_extent_item(part.extent, page), true);
 	return 0;
+}
+
+int pdd_region_pin(struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	return with_range(region, first, npages, pin);
+}
+
+int pdd_region_exclude(struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	return with_range(region, first, npages, exclude);
+}
+
+int pdd_region_unpin(struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	return with_range(region, first, npages, unpin);
+}
+
+int pdd_region_include(struct pdd_region *region, uint64_t first, uint64_t npages)
+{
+	return with_range(region, first, npages, include);
 }

@@ -46,7 +46,7 @@ static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struc
 	struct pdd_index_slot slot;
 	struct pdd_index_node *node;
 
-	switch (pddi_search(scanner, &node, &slot, item, content)) {
+	switch (pddi_search(scanner, &worker->priv.visit, &node, &slot, item, content)) {
 	case SEARCH_RESERVED:
 		reserve(worker, item, frame_of(node));
 		break;
@@ -65,6 +65,10 @@ static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struc
 		break;
 	case SEARCH_GIVE_UP:
 		pddi_item_fail(item, PDD_REASON_COLLISION);
+		break;
+	case SEARCH_BUSY:
+		pddi_item_fail(item, PDD_REASON_BUSY);
+		item_set_due(item, true);
 		break;
 	}
 }
@@ -92,7 +96,6 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	enum item_state state = item_state(item);
 
 	item_counts(item)->pages_scanned++;
-	item_set_dirty(item, false);
 	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
 	    checksum->class_ != item_class(item)) {
 		remember(scanner, item, checksum);
@@ -116,31 +119,46 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 		search(scanner, worker, item, content);
 }
 
-/* The checksum of a page, which is read for that unless it is known to be as it was. */
-static enum pdd_reason read_page(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
-				 const struct pdd_item *item, const void *content)
-{
-	enum pdd_reason reason;
+/* What the loop that reads pages has to know of one: it must not look at items. */
+enum intent {
+	INTENT_CLEAN = 0,  /* it is known to be as it was: not to be read */
+	INTENT_READ = 1,   /* to be read; no search is likely to follow */
+	INTENT_SECOND = 2, /* the same, but if it has its recorded checksum it is searched for */
+	INTENT_SEARCH = 3, /* the same, and whatever it is it is searched for */
+};
 
-	if (pddi_is_clean(scanner, item)) {
-		checksum->value = item->priv.node.checksum;
-		checksum->class_ = item_class(item);
-		return PDD_REASON_NONE;
+static enum intent intent_of(const struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	switch (item_state(item)) {
+	case ITEM_NEW: return scanner->priv.tunables.one_look ? INTENT_SEARCH : INTENT_READ;
+	case ITEM_SEEN: return pddi_is_clean(scanner, item) ? INTENT_CLEAN : INTENT_SECOND;
+	default: return pddi_is_clean(scanner, item) ? INTENT_CLEAN : INTENT_READ;
 	}
-	reason = pddi_checksum(scanner, checksum, content);
-	if (reason == PDD_REASON_NONE)
-		item_counts(item)->pages_hashed += checksum->class_ == PDD_CLASS_OTHER;
-	return reason;
 }
 
-/* Whether a page with this checksum will be searched for: then the search's root is to be loaded. Most
- * pages of a later pass are in the index and unchanged. */
-static bool will_search(const struct pdd_scanner *scanner, const struct pdd_item *item,
-			const struct pdd_checksum *checksum)
+/* Checksum the pages of the batch, and ask for the roots of the searches that will follow: the
+ * processor loads them meanwhile. The number of these searches. Without the scanner's lock. */
+static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
-	if (item_state(item) == ITEM_NEW)
-		return scanner->priv.tunables.one_look;
-	return item_state(item) == ITEM_SEEN && checksum->value == item->priv.node.checksum;
+	struct pdd_checksum *checksums = worker->priv.checksums;
+	uint32_t nsearches = 0;
+
+	for (uint32_t i = 0; i < worker->priv.nbatch; i++) {
+		enum intent intent = (enum intent)worker->priv.intents[i];
+		uint64_t recorded = checksums[i].value;
+
+		worker->priv.errors[i] =
+			intent == INTENT_CLEAN
+				? 0
+				: pddi_checksum_read(scanner, &checksums[i],
+						     worker->priv.contents[i]);
+		if (intent == INTENT_SEARCH ||
+		    (intent == INTENT_SECOND && checksums[i].value == recorded)) {
+			pdd_index_prefetch(&scanner->priv.index, checksums[i].value);
+			worker->priv.searches[nsearches++].checksum = checksums[i].value;
+		}
+	}
+	return nsearches;
 }
 
 /* Load what these searches will read. */
@@ -173,27 +191,45 @@ static void load_ahead(const struct pdd_scanner *scanner, struct pdd_search_ahea
 
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
-	struct pdd_checksum *checksums = worker->priv.checksums;
-	struct pdd_item **batch = worker->priv.batch;
-	uint32_t n = worker->priv.nbatch, nsearches = 0;
+	uint32_t n = worker->priv.nbatch, nsearches;
 
-	for (uint32_t i = 0; i < n; i++) {
-		enum pdd_reason reason = read_page(scanner, &checksums[i], batch[i],
-						   worker->priv.contents[i]);
-
-		if (reason != PDD_REASON_NONE) {
-			pddi_look_refused(scanner, batch[i], reason);
-			batch[i] = NULL;
-		} else if (will_search(scanner, batch[i], &checksums[i])) {
-			pdd_index_prefetch(&scanner->priv.index, checksums[i].value);
-			worker->priv.searches[nsearches++].checksum = checksums[i].value;
-		}
-	}
+	if (!n)
+		return;
+	pddi_unlock(scanner);
+	nsearches = read_pages(scanner, worker);
+	pddi_lock(scanner);
 	load_ahead(scanner, worker->priv.searches, nsearches);
-	for (uint32_t i = 0; i < n; i++)
-		if (batch[i])
-			look(scanner, worker, batch[i], worker->priv.contents[i], &checksums[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		struct pdd_item *item = worker->priv.batch[i];
+		int err = worker->priv.errors[i];
+
+		if (err) {
+			pddi_look_refused(scanner, item,
+					  pddi_reason(scanner, PDD_HOOK_CHECKSUM, err));
+			continue;
+		}
+		item_counts(item)->pages_hashed += worker->priv.intents[i] != INTENT_CLEAN &&
+						   worker->priv.checksums[i].class_ ==
+							   PDD_CLASS_OTHER;
+		look(scanner, worker, item, worker->priv.contents[i], &worker->priv.checksums[i]);
+	}
 	worker->priv.nbatch = 0;
+}
+
+/* Put a page into the batch. From here on a write that is told of is one after the reading. */
+static void collect(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
+		    const void *content)
+{
+	uint32_t i = worker->priv.nbatch;
+
+	worker->priv.batch[i] = item;
+	worker->priv.contents[i] = content;
+	worker->priv.intents[i] = (uint8_t)intent_of(scanner, item);
+	worker->priv.checksums[i] =
+		(struct pdd_checksum){ item->priv.node.checksum, item_class(item) };
+	item_set_dirty(item, false);
+	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
+		pddi_look_flush(scanner, worker);
 }
 
 /* A page is written, says its kind: what it shared is shared no more. */
@@ -264,10 +300,7 @@ static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		leave_index(scanner, item);
 		return;
 	}
-	worker->priv.batch[worker->priv.nbatch] = item;
-	worker->priv.contents[worker->priv.nbatch] = content;
-	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
-		pddi_look_flush(scanner, worker);
+	collect(scanner, worker, item, content);
 }
 
 /* It shows a frame of ours: its own still, or another one, which it is to share. False: it must not,

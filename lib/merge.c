@@ -18,15 +18,38 @@
 #include "content.h"
 #include "scanner_internal.h"
 
+/* What is to become of a page of a run. */
+enum fate {
+	FATE_FRAME = 0, /* pending: to show its frame */
+	FATE_ZERO = 1,  /* seen to be zero: to show the zero page */
+	FATE_NONE = 2,  /* nothing, it only lies between others */
+};
+
+/* A group's twin is not pending any more: its owner withdrew it, or it is settled. */
+static void forget_twin(struct pdd_group *group)
+{
+	group->twin = NULL;
+	if (group->entry)
+		*group->entry = NULL;
+	group->entry = NULL;
+}
+
+static bool is_twin(const struct pdd_item *item)
+{
+	const struct pdd_group *group = item_group(item);
+
+	return group && group->twin == item;
+}
+
 void pddi_pending_withdraw(struct pdd_scanner *scanner, struct pdd_item *item)
 {
 	struct pdd_group *group = item_group(item);
-	struct pdd_frame *frame = group ? NULL : item_frame(item);
+	struct pdd_frame *frame = item_promised(item);
 
 	if (item->priv.node.u.member.pprev)
 		item_list_remove(item);
-	if (group && group->twin == item)
-		group->twin = NULL;
+	if (is_twin(item))
+		forget_twin(group);
 	else if (group)
 		group->nmembers--;
 	item_set(item, ITEM_SEEN, item_reason(item));
@@ -37,22 +60,16 @@ void pddi_pending_withdraw(struct pdd_scanner *scanner, struct pdd_item *item)
 void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 			 enum pdd_reason reason)
 {
+	if (is_twin(item))
+		item_group(item)->twin_reason = (uint8_t)reason;
 	pddi_pending_withdraw(scanner, item);
 	pddi_item_fail(item, reason);
 }
-
-/* What is to become of a page of a run. */
-enum fate {
-	FATE_FRAME = 0, /* pending: to show its frame */
-	FATE_ZERO = 1,  /* seen to be zero: to show the zero page */
-	FATE_NONE = 2,  /* nothing, it only lies between others */
-};
 
 static enum fate fate_of(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
 	if (item_state(item) == ITEM_PENDING)
 		return FATE_FRAME;
-	/* An item in the index may be evicted while its run is carried out: that decides nothing. */
 	return item_state(item) == ITEM_SEEN && item_class(item) == PDD_CLASS_ZERO &&
 			       pddi_merges_zero(scanner)
 		       ? FATE_ZERO
@@ -64,122 +81,214 @@ bool pddi_merge_is_decided(const struct pdd_scanner *scanner, const struct pdd_i
 	return fate_of(scanner, item) != FATE_NONE;
 }
 
-void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
-		       enum pdd_reason reason)
+void pddi_merge_collect(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+			struct pdd_item *item)
 {
-	for (uint64_t i = 0; i < n; i++) {
-		enum fate fate = fate_of(scanner, items[i]);
+	worker->priv.run[at] = item;
+	worker->priv.fates[at] = (uint8_t)fate_of(scanner, item);
+}
+
+/* What is still to become of a page of the run. What was not decided when the run was collected is
+ * not, whatever happens to its item meanwhile. */
+static enum fate fate_at(const struct pdd_scanner *scanner, const struct pdd_worker *worker,
+			 uint64_t at)
+{
+	return worker->priv.fates[at] == FATE_NONE ? FATE_NONE
+						   : fate_of(scanner, worker->priv.run[at]);
+}
+
+void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+		       uint64_t n, enum pdd_reason reason)
+{
+	for (uint64_t end = at + n; at < end; at++) {
+		enum fate fate = fate_at(scanner, worker, at);
 
 		if (fate == FATE_FRAME)
-			pddi_pending_cancel(scanner, items[i], reason);
+			pddi_pending_cancel(scanner, worker->priv.run[at], reason);
 		else if (fate == FATE_ZERO)
-			pddi_item_fail(items[i], reason);
+			pddi_item_fail(worker->priv.run[at], reason);
 	}
 }
 
-/* Whether the frame that an item was to share is gone. */
-static bool is_frame_gone(const struct pdd_scanner *scanner, const struct pdd_item *item)
-{
-	return fate_of(scanner, item) == FATE_FRAME && item_frame(item)->priv.flags & FRAME_GONE;
-}
+/* ---- comparing ---- */
 
-static bool count_compare(struct pdd_scanner *scanner, bool equal)
+enum verdict {
+	VERDICT_EQUAL = 0, /* or nothing is to become of it */
+	VERDICT_UNEQUAL = 1,
+	VERDICT_GONE = 2,    /* its frame's content is */
+	VERDICT_COMPARE = 3, /* to be compared */
+};
+
+static bool is_frame_gone(const struct pdd_frame *frame)
 {
-	if (equal)
-		scanner->priv.stats.held_compares_equal++;
-	else
-		scanner->priv.stats.held_compares_unequal++;
-	return equal;
+	return frame && frame->priv.flags & FRAME_GONE;
 }
 
 /* Whether a page lies on another NUMA node than the frame that it was to share. */
-static bool is_far(const struct pdd_scanner *scanner, const struct pdd_item *item, uint16_t node)
+static bool is_far(const struct pdd_scanner *scanner, const struct pdd_frame *frame, uint16_t node)
 {
-	return fate_of(scanner, item) == FATE_FRAME &&
-	       item_frame(item)->priv.numa_node != pddi_node(scanner, node);
+	return frame && frame->priv.numa_node != pddi_node(scanner, node);
 }
 
-/* Whether a held page is what it is to be replaced by; true if that is nothing. */
-static bool is_equal(struct pdd_scanner *scanner, const struct pdd_item *item, const void *content,
-		     uint16_t node)
+/* What has to be compared of the pages of a view. */
+static void prepare(const struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+		    const struct pdd_view *view)
+{
+	for (uint64_t end = at + view->npages; at < end; at++) {
+		enum fate fate = fate_at(scanner, worker, at);
+		struct pdd_frame *frame =
+			fate == FATE_FRAME ? item_promised(worker->priv.run[at]) : NULL;
+		enum verdict verdict = VERDICT_COMPARE;
+
+		if (fate == FATE_NONE)
+			verdict = VERDICT_EQUAL;
+		else if (is_frame_gone(frame) || is_far(scanner, frame, view->node))
+			verdict = VERDICT_UNEQUAL;
+		worker->priv.fates[at] = (uint8_t)fate;
+		worker->priv.frames[at] = frame;
+		worker->priv.verdicts[at] = (uint8_t)verdict;
+	}
+}
+
+/* Whether a held page is what it is to be replaced by. Without the lock: a promised place keeps a
+ * frame. */
+static enum verdict compare(const struct pdd_scanner *scanner, struct pdd_frame *frame,
+			    const void *content)
 {
 	size_t size = scanner->priv.page_size;
 	const void *shared;
 
-	switch (fate_of(scanner, item)) {
-	case FATE_NONE:
-		return true;
-	case FATE_ZERO:
-		return count_compare(scanner, pddi_content_class(content, size) == PDD_CLASS_ZERO);
-	case FATE_FRAME:
-		break;
+	if (!frame)
+		return pddi_content_class(content, size) == PDD_CLASS_ZERO ? VERDICT_EQUAL
+									   : VERDICT_UNEQUAL;
+	shared = pddi_frame_content(scanner, frame);
+	if (!shared)
+		return VERDICT_GONE;
+	return pddi_content_equal(content, shared, size) ? VERDICT_EQUAL : VERDICT_UNEQUAL;
+}
+
+/* Compare the held pages of a view. */
+static void compare_pages(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+			  const struct pdd_view *view)
+{
+	const unsigned char *content = view->content;
+	uint8_t *verdicts = &worker->priv.verdicts[at];
+	struct pdd_frame **frames = &worker->priv.frames[at];
+	uint64_t nequal = 0, nunequal = 0;
+
+	prepare(scanner, worker, at, view);
+	pddi_unlock(scanner);
+	for (uint64_t i = 0; i < view->npages; i++, content += scanner->priv.page_size) {
+		if (verdicts[i] != VERDICT_COMPARE)
+			continue;
+		verdicts[i] = (uint8_t)compare(scanner, frames[i], content);
+		nequal += verdicts[i] == VERDICT_EQUAL;
+		nunequal += verdicts[i] == VERDICT_UNEQUAL;
 	}
-	if (is_frame_gone(scanner, item) || is_far(scanner, item, node))
-		return false;
-	shared = pddi_frame_content(scanner, item_frame(item));
-	if (!shared) {
-		pddi_stable_gone(scanner, item_frame(item));
-		return false;
-	}
-	return count_compare(scanner, pddi_content_equal(content, shared, size));
+	pddi_lock(scanner);
+	scanner->priv.stats.held_compares_equal += nequal;
+	scanner->priv.stats.held_compares_unequal += nunequal;
+	for (uint64_t i = 0; i < view->npages; i++)
+		if (verdicts[i] == VERDICT_GONE)
+			pddi_stable_gone(scanner, frames[i]);
+}
+
+/* ---- settling ---- */
+
+static void release(struct pdd_scanner *scanner, struct pdd_region *region, uint64_t first,
+		    uint64_t npages)
+{
+	pddi_unlock(scanner);
+	scanner->priv.ops.release(scanner->priv.ctx, region, first, npages);
+	pddi_lock(scanner);
+}
+
+/* The checksum of a held page, read without the lock. */
+static enum pdd_reason checksum_held(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+				     const void *content)
+{
+	int err;
+
+	pddi_unlock(scanner);
+	err = pddi_checksum_read(scanner, checksum, content);
+	pddi_lock(scanner);
+	return err ? pddi_reason(scanner, PDD_HOOK_CHECKSUM, err) : PDD_REASON_NONE;
 }
 
 /* A held page is not what was expected. If it still has its recorded checksum, two contents have
  * the same, and they are compared in searches from now on; else it changed, which was a look. */
-static void settle_unequal(struct pdd_scanner *scanner, struct pdd_item *item, const void *content,
-			   uint16_t node)
+static void settle_unequal(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+			   const void *content, uint16_t node)
 {
+	struct pdd_item *item = worker->priv.run[at];
+	struct pdd_frame *frame = worker->priv.frames[at];
 	struct pdd_checksum now;
 	enum pdd_reason reason;
 
-	if (is_far(scanner, item, node)) { /* the next look notes where it is */
-		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);
+	if (is_far(scanner, frame, node)) { /* the next look notes where it is */
+		pddi_merge_cancel(scanner, worker, at, 1, PDD_REASON_CHANGED);
 		return;
 	}
-	reason = is_frame_gone(scanner, item) ? PDD_REASON_HOOK_FAILED
-					      : pddi_checksum(scanner, &now, content);
+	reason = is_frame_gone(frame) ? PDD_REASON_HOOK_FAILED
+				      : checksum_held(scanner, &now, content);
 	if (reason != PDD_REASON_NONE) {
-		pddi_merge_cancel(scanner, &item, 1, reason);
+		pddi_merge_cancel(scanner, worker, at, 1, reason);
 	} else if (now.value == item->priv.node.checksum) {
 		pddi_search_collided(scanner);
-		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_COLLISION);
+		pddi_merge_cancel(scanner, worker, at, 1, PDD_REASON_COLLISION);
 		item_set_all(item, ITEM_SEEN, now.class_, PDD_REASON_COLLISION);
 		item_set_due(item, true); /* whatever failed before: it cannot fail so again */
 	} else {
 		scanner->priv.stats.stale_twins++;
-		pddi_merge_cancel(scanner, &item, 1, PDD_REASON_CHANGED);
+		pddi_merge_cancel(scanner, worker, at, 1, PDD_REASON_CHANGED);
 		item->priv.node.checksum = now.value;
 		item_set_all(item, ITEM_SEEN, now.class_, item_reason(item));
 	}
 }
 
-static void replaced(struct pdd_scanner *scanner, struct pdd_item *item)
+/* A page shows what it was to show. */
+static void replaced(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at)
 {
-	struct pdd_frame *frame;
+	struct pdd_item *item = worker->priv.run[at];
+	struct pdd_frame *frame = worker->priv.frames[at];
 
+	if (is_frame_gone(frame)) { /* while it was mapped: as other sharers of it */
+		pddi_merge_cancel(scanner, worker, at, 1, PDD_REASON_STALE);
+		return;
+	}
 	item_set_due(item, false);
 	item_set_dirty(item, false); /* what it shows now is known */
-	if (fate_of(scanner, item) == FATE_ZERO) {
+	if (!frame) {
 		item_set(item, ITEM_ZERO, PDD_REASON_NONE);
 		item_counts(item)->zero_merges++;
 		return;
 	}
-	frame = item_frame(item);
 	if (item->priv.node.u.member.pprev)
 		item_list_remove(item);
+	if (is_twin(item)) {
+		item_group(item)->joined = true;
+		forget_twin(item_group(item));
+	}
 	pddi_stable_join(scanner, frame, item);
 }
 
+/* ---- replacing ---- */
+
 /* Replace held pages by what they are to show: the hooks frames_map and zero_map. */
 static int replace(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		   struct pdd_region *region, uint64_t first, uint64_t done, uint64_t n, bool zero)
+		   struct pdd_region *region, uint64_t at, uint64_t n)
 {
 	const struct pdd_ops *ops = &scanner->priv.ops;
+	uint64_t first = item_page(worker->priv.run[at]);
+	int k;
 
-	if (zero)
-		return ops->zero_map(scanner->priv.ctx, region, first + done, n - done);
-	return ops->frames_map(scanner->priv.ctx, region, first + done, &worker->priv.frames[done],
-			       n - done);
+	pddi_unlock(scanner);
+	if (worker->priv.frames[at])
+		k = ops->frames_map(scanner->priv.ctx, region, first, &worker->priv.frames[at], n);
+	else
+		k = ops->zero_map(scanner->priv.ctx, region, first, n);
+	pddi_lock(scanner);
+	return k;
 }
 
 static bool is_used_up(enum pdd_reason reason)
@@ -190,159 +299,152 @@ static bool is_used_up(enum pdd_reason reason)
 /* The hook did nothing for n pages. How many of them fail: all, if something is used up, or if it
  * became busy in the middle of its work, which the next pass then goes on with. Else only the first,
  * which would keep those behind it from being merged for ever. */
-static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
-			   enum pdd_reason reason, bool at_work)
+static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+			   uint64_t n, enum pdd_reason reason, bool at_work)
 {
 	bool all = is_used_up(reason) || (at_work && reason == PDD_REASON_BUSY);
 	uint64_t failed = all ? n : 1;
 
-	pddi_merge_cancel(scanner, items, failed, reason);
+	pddi_merge_cancel(scanner, worker, at, failed, reason);
 	/* Those behind the first were not tried by themselves. */
 	for (uint64_t i = 1; i < failed && !is_used_up(reason); i++)
-		item_set_due(items[i], true);
+		item_set_due(worker->priv.run[at + i], true);
 	return failed;
 }
 
 /* Replace held pages, all equal to their frames or all zero. What cannot be is released. */
 static void map_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_region *region, struct pdd_item *const *items, uint64_t n)
+		    struct pdd_region *region, uint64_t at, uint64_t n)
 {
-	bool zero = fate_of(scanner, items[0]) == FATE_ZERO;
-	uint64_t first = item_page(items[0]), done = 0;
+	bool zero = !worker->priv.frames[at];
 	bool at_work = false; /* the last call did something */
 
-	for (uint64_t i = 0; !zero && i < n; i++)
-		worker->priv.frames[i] = item_frame(items[i]);
-	while (done < n) {
-		int k = replace(scanner, worker, region, first, done, n, zero);
-		uint64_t before = done;
+	for (uint64_t end = at + n; at < end;) {
+		uint64_t first = item_page(worker->priv.run[at]), before = at;
+		int k = replace(scanner, worker, region, at, end - at);
 
-		for (int i = 0; i < k && done < n; i++)
-			replaced(scanner, items[done++]);
+		for (int i = 0; i < k && at < end; i++)
+			replaced(scanner, worker, at++);
 		if (k > 0) {
 			pddi_trace(scanner, zero ? PDD_EVENT_ZEROED : PDD_EVENT_MERGED, region,
-				   first + before, done - before);
+				   first, at - before);
 		} else {
 			enum pdd_reason reason = pddi_reason(
 				scanner, zero ? PDD_HOOK_ZERO_MAP : PDD_HOOK_FRAMES_MAP, k);
 			uint64_t failed =
-				fail_pages(scanner, &items[done], n - done, reason, at_work);
+				fail_pages(scanner, worker, at, end - at, reason, at_work);
 
-			scanner->priv.ops.release(scanner->priv.ctx, region, first + done, failed);
-			done += failed;
+			release(scanner, region, first, failed);
+			at += failed;
 		}
 		at_work = k > 0;
 	}
 }
 
-/* The end of the longest run of equal pages of one fate. */
-static uint64_t equal_run(struct pdd_scanner *scanner, struct pdd_item *const *items,
-			  const struct pdd_view *view, uint64_t begin, uint64_t n)
+/* Whether a held page may be replaced: the frame may have gone since it was compared. */
+static bool is_equal(const struct pdd_worker *worker, uint64_t at)
 {
-	const unsigned char *content = view->content;
-	size_t size = scanner->priv.page_size;
-	enum fate fate = fate_of(scanner, items[begin]);
-	uint64_t end = begin;
-
-	while (end < n && fate_of(scanner, items[end]) == fate &&
-	       is_equal(scanner, items[end], content + end * size, view->node))
-		end++;
-	/* A frame that turned out to be gone may be that of pages before, too. */
-	if (end < n && is_frame_gone(scanner, items[end]))
-		for (uint64_t i = begin; i < end; i++)
-			if (is_frame_gone(scanner, items[i]))
-				end = i;
-	return end;
+	return worker->priv.verdicts[at] == VERDICT_EQUAL && !is_frame_gone(worker->priv.frames[at]);
 }
 
 /* Compare and replace pages that are held. */
 static void merge_held(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		       struct pdd_region *region, struct pdd_item *const *items,
-		       const struct pdd_view *view)
+		       struct pdd_region *region, uint64_t at, const struct pdd_view *view)
 {
-	const struct pdd_ops *ops = &scanner->priv.ops;
+	const uint8_t *fates = worker->priv.fates;
 	const unsigned char *content = view->content;
-	size_t size = scanner->priv.page_size;
-	uint64_t first = item_page(items[0]), begin = 0, end, n = view->npages;
+	uint64_t first = item_page(worker->priv.run[at]), begin = at, stop = at + view->npages, end;
 
-	while (begin < n) {
-		enum fate fate = fate_of(scanner, items[begin]);
+	compare_pages(scanner, worker, at, view);
+	for (; begin < stop; begin = end) {
+		enum fate fate = (enum fate)fates[begin];
 
 		if (pddi_is_late(scanner, worker)) {
-			ops->release(scanner->priv.ctx, region, first + begin, n - begin);
-			pddi_merge_cancel(scanner, &items[begin], n - begin, PDD_REASON_DEADLINE);
+			release(scanner, region, first + (begin - at), stop - begin);
+			pddi_merge_cancel(scanner, worker, begin, stop - begin, PDD_REASON_DEADLINE);
 			return;
 		}
-		end = equal_run(scanner, items, view, begin, n);
+		for (end = begin; end < stop && fates[end] == fate && is_equal(worker, end);)
+			end++;
 		if (end > begin && fate == FATE_NONE)
-			ops->release(scanner->priv.ctx, region, first + begin, end - begin);
+			release(scanner, region, first + (begin - at), end - begin);
 		else if (end > begin)
-			map_run(scanner, worker, region, &items[begin], end - begin);
-		if (end < n && fate_of(scanner, items[end]) == fate) { /* it ended the run */
-			settle_unequal(scanner, items[end], content + end * size, view->node);
-			ops->release(scanner->priv.ctx, region, first + end, 1);
+			map_run(scanner, worker, region, begin, end - begin);
+		if (end < stop && fates[end] == fate) { /* it ended the run */
+			settle_unequal(scanner, worker, end,
+				       content + (end - at) * scanner->priv.page_size, view->node);
+			release(scanner, region, first + (end - at), 1);
 			end++;
 		}
 		worker->priv.runs += fate != FATE_NONE;
-		begin = end;
 	}
 }
 
+/* ---- a run ---- */
+
 /* Pages that are not held. */
-static void refused(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_item *const *items, uint64_t n, enum pdd_reason reason)
+static void refused(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at, uint64_t n,
+		    enum pdd_reason reason)
 {
 	worker->priv.runs++;
-	pddi_merge_cancel(scanner, items, n, reason);
+	pddi_merge_cancel(scanner, worker, at, n, reason);
 }
 
 /* Settle what hold said of some pages. */
 static void settle_view(struct pdd_scanner *scanner, struct pdd_worker *worker,
-			struct pdd_region *region, struct pdd_item *const *items,
-			const struct pdd_view *view)
+			struct pdd_region *region, uint64_t at, const struct pdd_view *view)
 {
 	enum pdd_reason reason = PDD_REASON_CHANGED;
 
 	if (view->kind == PDD_PAGE_PRIVATE && view->content) {
-		merge_held(scanner, worker, region, items, view);
+		merge_held(scanner, worker, region, at, view);
 		return;
 	}
 	if (view->kind == PDD_PAGE_PRIVATE) { /* held, but nobody knows where */
-		scanner->priv.ops.release(scanner->priv.ctx, region, item_page(items[0]),
-					  view->npages);
+		release(scanner, region, item_page(worker->priv.run[at]), view->npages);
 		reason = PDD_REASON_HOOK_FAILED;
 	} else if (view->kind == PDD_PAGE_REFUSED) {
 		reason = (enum pdd_reason)view->reason;
 	}
-	refused(scanner, worker, items, view->npages, reason);
+	refused(scanner, worker, at, view->npages, reason);
 }
 
-void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_item *const *items, uint64_t n)
+/* Hold pages of the run from this one on; the number of views, 0 or -errno. */
+static int hold(const struct pdd_scanner *scanner, struct pdd_worker *worker,
+		struct pdd_region *region, uint64_t at, uint64_t n)
 {
-	const struct pdd_ops *ops = &scanner->priv.ops;
-	struct pdd_region *region = items[0]->priv.region;
+	int nviews;
+
+	pddi_unlock(scanner);
+	nviews = scanner->priv.ops.hold(scanner->priv.ctx, region, worker->priv.views,
+					PDD_WORKER_VIEWS, item_page(worker->priv.run[at]), n - at);
+	pddi_lock(scanner);
+	return nviews < (int)PDD_WORKER_VIEWS ? nviews : (int)PDD_WORKER_VIEWS;
+}
+
+void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t n)
+{
+	struct pdd_region *region = worker->priv.run[0]->priv.region;
 	struct pdd_view *views = worker->priv.views;
-	uint64_t first = item_page(items[0]), done = 0;
+	uint64_t done = 0;
 
 	while (done < n) {
 		uint64_t before = done;
 		int nviews;
 
 		if (pddi_is_late(scanner, worker)) {
-			pddi_merge_cancel(scanner, &items[done], n - done, PDD_REASON_DEADLINE);
+			pddi_merge_cancel(scanner, worker, done, n - done, PDD_REASON_DEADLINE);
 			return;
 		}
-		nviews = ops->hold(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first + done,
-				   n - done);
-		for (int i = 0; i < nviews && i < (int)PDD_WORKER_VIEWS && done < n; i++) {
+		nviews = hold(scanner, worker, region, done, n);
+		for (int i = 0; i < nviews && done < n; i++) {
 			pddi_view_clip(&views[i], n - done);
-			settle_view(scanner, worker, region, &items[done], &views[i]);
+			settle_view(scanner, worker, region, done, &views[i]);
 			done += views[i].npages;
 		}
 		/* It is the first page that cannot be held; those behind it may be. */
 		if (done == before)
-			refused(scanner, worker, &items[done++], 1,
+			refused(scanner, worker, done++, 1,
 				pddi_reason(scanner, PDD_HOOK_HOLD, nviews < 0 ? nviews : 0));
 	}
 }

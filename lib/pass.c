@@ -260,13 +260,12 @@ bool pddi_pass_next(struct pdd_scanner *scanner, struct pddi_stop *stop)
 	return next_put_off(scanner, stop, !more) || more;
 }
 
-/* The pass came by the pages of a stop up to this one, which may lie behind its end: a hole may reach
- * over the place with which the walk began. */
+/* The pass came by the pages of a stop up to this one. */
 static void go_on(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page)
 {
 	struct pdd_walk *walk = &stop->region->priv.space->priv.walk;
 
-	walk->at.page = page < stop->end ? page : stop->end;
+	walk->at.page = page;
 	if (walk->at.page == pddi_region_pass_pages(stop->region))
 		normalise(scanner, &walk->at);
 }
@@ -277,6 +276,17 @@ void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop
 	scanner->priv.is_turn = !stop->was_put_off;
 	if (stop->was_put_off && !stop->last_try)
 		put_off(scanner, take_up(scanner));
+}
+
+void pddi_pass_skip(const struct pddi_stop *stop, uint64_t from, uint64_t to)
+{
+	struct pdd_place *at = &stop->region->priv.space->priv.walk.at;
+
+	if (at->region != stop->region || at->page < from || at->page >= to)
+		return;
+	/* A hole may reach over the place with which the walk began. */
+	at->page = to < stop->end ? to : stop->end;
+	normalise(stop->region->priv.space->priv.scanner, at);
 }
 
 /* Whether the walk under way is the last one in order. That stays so: what comes now is left to the

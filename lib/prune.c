@@ -19,8 +19,10 @@
  * A chain is put in order once, when the prune comes to it; steps that go on with it rely on the order
  * that changes keep.
  *
- * Locking: the space of the sharer that is moved is tried; if it is busy, or the hook fails, the chain
- * is left until the next prune. Complexity: O(roots + nodes) for a whole prune, O(log) for
+ * Locking: one step prunes at a time, while no other is at pages (scanner.c). The space of the sharer
+ * that is moved is tried; if it is busy, or the hook fails, the chain is left until the next prune.
+ * Around the hook the scanner's lock is released: other spaces may lose sharers, and frames their last
+ * one, but no frame goes back meanwhile, since the prune is a visit. Complexity: O(roots + nodes) for a whole prune, O(log) for
  * each sharer that is moved.
  */
 #include "scanner_internal.h"
@@ -43,25 +45,51 @@ bool pddi_prune_is_due(const struct pdd_scanner *scanner)
 	       pddi_now(scanner) - scanner->priv.pruned_ns >= period;
 }
 
-/* Move one sharer. */
-static bool refile(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *target)
+/* Let the page of a sharer show the target; 0 or -errno, 0 pages done being busy. */
+static int remap(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *target)
 {
-	const struct pdd_ops *ops = &scanner->priv.ops;
-	struct pdd_space *space = item->priv.region->priv.space;
 	int n;
 
-	if (!ops->space_trylock(scanner->priv.ctx, space)) {
+	pddi_unlock(scanner);
+	n = scanner->priv.ops.frames_remap(scanner->priv.ctx, item->priv.region, item_page(item),
+					   &target, 1);
+	pddi_lock(scanner);
+	if (n > 0)
+		return 0;
+	(void)pddi_reason(scanner, PDD_HOOK_FRAMES_REMAP, n);
+	return n ? n : -EBUSY;
+}
+
+/* Move one sharer. Its space is locked, so only its frame can go meanwhile, and take it along. */
+static bool refile(struct pdd_scanner *scanner, struct pdd_frame *source, struct pdd_frame *target)
+{
+	struct pdd_item *item = source->priv.sharers;
+	struct pdd_space *space = item->priv.region->priv.space;
+	int err;
+
+	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
 		scanner->priv.stats.space_lock_misses++;
 		return false;
 	}
-	n = ops->frames_remap(scanner->priv.ctx, item->priv.region, item_page(item), &target, 1);
-	ops->space_unlock(scanner->priv.ctx, space);
-	if (n <= 0) {
-		(void)pddi_reason(scanner, PDD_HOOK_FRAMES_REMAP, n);
-		return false;
-	}
-	pddi_stable_refile(scanner, item, target);
-	return true;
+	pdd_frame_reserve(target); /* so that it stays */
+	err = remap(scanner, item, target);
+	pdd_frame_unreserve(target);
+	if (!err)
+		pddi_stable_refile(scanner, item, source, target);
+	pddi_stable_drop_empty(scanner, target);
+	pddi_unlock(scanner);
+	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
+	pddi_lock(scanner);
+	return !err;
+}
+
+/* Whether sharers can still be moved from one frame to the other: owners of spaces may have taken
+ * some away, or all. */
+static bool can_refile(const struct pdd_scanner *scanner, const struct pdd_frame *source,
+		       const struct pdd_frame *target)
+{
+	return source->priv.sharers && target->priv.flags & FRAME_LISTED &&
+	       pdd_frame_has_room(target, scanner->priv.tunables.max_page_sharing);
 }
 
 static void spend(uint64_t *left, uint64_t cost)
@@ -85,11 +113,8 @@ enum progress {
 static enum progress refile_all(struct pdd_scanner *scanner, const struct pdd_worker *worker,
 				struct pdd_frame *source, struct pdd_frame *target, uint64_t *left)
 {
-	uint64_t room = scanner->priv.tunables.max_page_sharing - pdd_frame_places(target);
-	uint64_t n = pdd_frame_sharers(source); /* with the last of them it may go */
-
-	for (n = n < room ? n : room; n; n--) {
-		if (!refile(scanner, source->priv.sharers, target)) {
+	while (can_refile(scanner, source, target)) {
+		if (!refile(scanner, source, target)) {
 			scanner->priv.prune_wanted = true;
 			return LEAVE_IT;
 		}
@@ -117,8 +142,9 @@ static bool prune_chain(struct pdd_scanner *scanner, const struct pdd_worker *wo
 	while (*leader && progress == GO_ON && scanner->priv.ops.frames_remap &&
 	       pdd_chain_plan_refile(*leader, &source, &target, limit)) {
 		progress = refile_all(scanner, worker, source, target, left);
-		/* The source may have been the leader, and be gone. */
-		*leader = pddi_stable_leader(scanner, target);
+		/* The source may have been the leader, and be gone; so may the target. */
+		*leader = target->priv.flags & FRAME_LISTED ? pddi_stable_leader(scanner, target)
+							    : NULL;
 	}
 	if (progress != PAUSE)
 		scanner->priv.prune_tidied = false;
@@ -212,7 +238,8 @@ static void begin(struct pdd_scanner *scanner)
 	scanner->priv.pruned_pass = scanner->priv.epoch + 1;
 }
 
-bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left)
+/* Go on until it is done, the budget is used up, or it is late; true: it is done. */
+static bool prune(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left)
 {
 	uint64_t ntrees = 0;
 
@@ -237,10 +264,22 @@ bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worke
 	return true;
 }
 
+bool pddi_prune_step(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
+{
+	bool done;
+
+	pddi_visit_begin(scanner, &worker->priv.visit);
+	done = prune(scanner, worker, left);
+	pddi_visit_end(scanner, &worker->priv.visit);
+	return done;
+}
+
 int pdd_scanner_prune(struct pdd_scanner *scanner)
 {
 	if (!scanner)
 		return -EINVAL;
+	pddi_lock(scanner);
 	scanner->priv.prune_forced = true;
+	pddi_unlock(scanner);
 	return 0;
 }

@@ -10,10 +10,13 @@
  *  2. The place of a page changes by attaching and detaching only: neither moving the region nor
  *     resizing it at its end changes that of page 0. So it is recorded, not computed from where the
  *     region stands.
- *  3. During a walk neither sharers nor items nor trees change. Hooks and callbacks do not call the
- *     library, and the walk itself only counts.
+ *  3. During a walk no tree changes. Sharers may come and go while the scanner's lock is released,
+ *     which it is around hooks and callbacks: a cursor keeps the walk's place in the list of sharers,
+ *     and moves on when the sharer at which it stands leaves. What the walk remembers of a sharer
+ *     meanwhile are its region and page, not its item. It is a visit (claim.c): the frame stays, and
+ *     the extent of a page that is asked for is claimed.
  *
- * A walk tells of the sharers first (pass 0). Then (pass 1) it takes them in pieces, as many as the
+ * In the following nobody else changes sharers. A walk tells of the sharers first (pass 0). Then (pass 1) it takes them in pieces, as many as the
  * caller has room for, sorts each piece by place, and asks for the regions at each place once. The
  * page that such a region has there maps the frame if it was cloned from the sharer's page, was not
  * written since, and no pass has come by.
@@ -60,10 +63,12 @@ int pdd_region_attach(struct pdd_region *region, struct pdd_object *object, uint
 		return -EINVAL;
 	if (region->priv.object)
 		return -EBUSY;
+	pddi_lock(region->priv.space->priv.scanner);
 	(void)pdd_interval_insert(&object->priv.regions, &region->priv.interval, object_page,
 				  last_place(object_page, region->priv.npages));
 	object->priv.nregions++;
 	region->priv.object = object;
+	pddi_unlock(region->priv.space->priv.scanner);
 	return 0;
 }
 
@@ -73,9 +78,11 @@ int pdd_region_detach(struct pdd_region *region)
 
 	if (!object)
 		return -EINVAL;
+	pddi_lock(region->priv.space->priv.scanner);
 	pdd_interval_remove(&object->priv.regions, &region->priv.interval);
 	object->priv.nregions--;
 	region->priv.object = NULL;
+	pddi_unlock(region->priv.space->priv.scanner);
 	return 0;
 }
 
@@ -102,58 +109,89 @@ static struct pdd_region *region_of(struct pdd_interval *interval)
 	return (struct pdd_region *)(void *)(bytes - offsetof(struct pdd_region, priv.interval));
 }
 
-/* The place of an item's page, whose region is attached. */
-static uint64_t item_place(const struct pdd_item *item)
+typedef struct pdd_rmap_room sharer;
+
+/* The place of a sharer's page, whose region is attached. */
+static uint64_t place_of(const sharer *s)
 {
-	return pdd_interval_first(&item->priv.region->priv.interval) + item_page(item);
+	return pdd_interval_first(&s->priv.region->priv.interval) + s->priv.page;
 }
 
-static const struct pdd_object *item_object(const struct pdd_item *item)
+static const struct pdd_object *object_of(const sharer *s)
 {
-	return item->priv.region->priv.object;
+	return s->priv.region->priv.object;
 }
 
-static bool is_same_place(const struct pdd_item *a, const struct pdd_item *b)
+static bool is_same_place(const sharer *a, const sharer *b)
 {
-	return item_object(a) == item_object(b) && item_place(a) == item_place(b);
+	return object_of(a) == object_of(b) && place_of(a) == place_of(b);
 }
 
-static bool is_before(const struct pdd_item *a, const struct pdd_item *b)
+static bool is_before(const sharer *a, const sharer *b)
 {
-	if (item_object(a) != item_object(b))
-		return (uintptr_t)item_object(a) < (uintptr_t)item_object(b);
-	return item_place(a) < item_place(b);
+	if (object_of(a) != object_of(b))
+		return (uintptr_t)object_of(a) < (uintptr_t)object_of(b);
+	return place_of(a) < place_of(b);
 }
 
 /* ---- heap sort: in place, no recursion, n log n at worst ---- */
 
-/* Let items[at] sink to where none of its children is behind it. */
-static void sink(struct pdd_item **items, size_t n, size_t at)
+/* Let sharers[at] sink to where none of its children is behind it. */
+static void sink(sharer *sharers, size_t n, size_t at)
 {
-	struct pdd_item *item = items[at];
+	sharer one = sharers[at];
 	size_t child;
 
 	for (; (child = 2 * at + 1) < n; at = child) {
-		if (child + 1 < n && is_before(items[child], items[child + 1]))
+		if (child + 1 < n && is_before(&sharers[child], &sharers[child + 1]))
 			child++;
-		if (!is_before(item, items[child]))
+		if (!is_before(&one, &sharers[child]))
 			break;
-		items[at] = items[child];
+		sharers[at] = sharers[child];
 	}
-	items[at] = item;
+	sharers[at] = one;
 }
 
-static void sort_by_place(struct pdd_item **items, size_t n)
+static void sort_by_place(sharer *sharers, size_t n)
 {
 	for (size_t at = n / 2; at-- > 0;)
-		sink(items, n, at);
+		sink(sharers, n, at);
 	while (n > 1) {
-		struct pdd_item *last = items[0];
+		sharer last = sharers[0];
 
-		items[0] = items[--n];
-		items[n] = last;
-		sink(items, n, 0);
+		sharers[0] = sharers[--n];
+		sharers[n] = last;
+		sink(sharers, n, 0);
 	}
+}
+
+/* ---- the walk's place in the list of sharers ---- */
+
+struct pdd_rmap_cursor {
+	struct pdd_rmap_cursor *next; /* of the scanner's */
+	struct pdd_item *at;          /* the next sharer */
+};
+
+void pddi_cursors_leave(struct pdd_scanner *scanner, const struct pdd_item *item)
+{
+	for (struct pdd_rmap_cursor *cursor = scanner->priv.cursors; cursor; cursor = cursor->next)
+		if (cursor->at == item)
+			cursor->at = item->priv.node.u.member.next;
+}
+
+static void link_cursor(struct pdd_scanner *scanner, struct pdd_rmap_cursor *cursor)
+{
+	cursor->next = scanner->priv.cursors;
+	scanner->priv.cursors = cursor;
+}
+
+static void unlink_cursor(struct pdd_scanner *scanner, const struct pdd_rmap_cursor *cursor)
+{
+	struct pdd_rmap_cursor **link = &scanner->priv.cursors;
+
+	while (*link != cursor)
+		link = &(*link)->next;
+	*link = cursor->next;
 }
 
 /* ---- the walk ---- */
@@ -164,9 +202,11 @@ struct walk {
 	pdd_rmap_fn callback;
 	void *ctx;
 	struct pdd_rmap_result result;
+	struct pdd_visit visit;
+	struct pdd_rmap_cursor cursor;
 };
 
-/* Tell of a mapping; false if the walk is to end. */
+/* Tell of a mapping, without the lock; false if the walk is to end. */
 static bool tell(struct walk *walk, enum pdd_mapping mapping, struct pdd_region *region,
 		 uint64_t page)
 {
@@ -175,13 +215,32 @@ static bool tell(struct walk *walk, enum pdd_mapping mapping, struct pdd_region 
 	return !walk->result.stopped;
 }
 
-static void tell_sharers(struct walk *walk)
+/* Take sharers from the cursor on, as many as there is room for; `attached`: only those whose regions
+ * are. */
+static size_t take_piece(struct walk *walk, sharer *room, size_t nroom, bool attached)
 {
-	for (struct pdd_item *item = walk->frame->priv.sharers; item;
-	     item = item->priv.node.u.member.next) {
-		walk->result.visits++;
-		if (!tell(walk, PDD_MAPPING_SHARER, item->priv.region, item_page(item)))
-			return;
+	struct pdd_item **at = &walk->cursor.at;
+	size_t n = 0;
+
+	for (; *at && n < nroom; *at = (*at)->priv.node.u.member.next)
+		if (!attached || (*at)->priv.region->priv.object)
+			room[n++] = (sharer){ { (*at)->priv.region, item_page(*at) } };
+	return n;
+}
+
+static void tell_sharers(struct walk *walk, sharer *room, size_t nroom)
+{
+	size_t n;
+
+	walk->cursor.at = walk->frame->priv.sharers;
+	while (!walk->result.stopped && (n = take_piece(walk, room, nroom, false)) > 0) {
+		pddi_unlock(walk->scanner);
+		for (size_t i = 0; i < n && !walk->result.stopped; i++) {
+			walk->result.visits++;
+			(void)tell(walk, PDD_MAPPING_SHARER, room[i].priv.region,
+				   room[i].priv.page);
+		}
+		pddi_lock(walk->scanner);
 	}
 }
 
@@ -214,14 +273,18 @@ static bool maps(struct walk *walk, enum pdd_mapping *mapping, struct pdd_region
 	struct pdd_scanner *scanner = walk->scanner;
 	const struct pdd_ops *ops = &scanner->priv.ops;
 	struct pdd_view view = { .npages = 0 };
-	int n = ops->pages_get(scanner->priv.ctx, region, &view, 1, page, 1);
+	int n;
 
+	pddi_unlock(scanner);
+	n = ops->pages_get(scanner->priv.ctx, region, &view, 1, page, 1);
+	if (n > 0)
+		ops->pages_put(scanner->priv.ctx, region, page, 1);
+	pddi_lock(scanner);
 	if (n <= 0) {
 		(void)pddi_reason(scanner, PDD_HOOK_PAGES_GET, n);
 		*mapping = PDD_MAPPING_UNKNOWN;
 		return true;
 	}
-	ops->pages_put(scanner->priv.ctx, region, page, 1);
 	/* Of a frame that was put there and forgotten, nobody says which it is. */
 	*mapping = view.kind == PDD_PAGE_SHARED ? PDD_MAPPING_UNKNOWN : PDD_MAPPING_CLONE;
 	return view.kind == PDD_PAGE_SHARED ||
@@ -232,48 +295,63 @@ static bool maps(struct walk *walk, enum pdd_mapping *mapping, struct pdd_region
 static bool ask(struct walk *walk, struct pdd_region *region, uint64_t page)
 {
 	struct pdd_scanner *scanner = walk->scanner;
-	const struct pdd_ops *ops = &scanner->priv.ops;
 	enum pdd_mapping mapping = PDD_MAPPING_UNKNOWN;
-	bool hit = true;
+	bool hit = true, locked;
 
-	if (ops->space_trylock(scanner->priv.ctx, region->priv.space)) {
+	locked = scanner->priv.ops.space_trylock(scanner->priv.ctx, region->priv.space);
+	scanner->priv.stats.space_lock_misses += !locked;
+	if (locked && pddi_claim(scanner, &walk->visit, &walk->visit.beside, region, page)) {
 		hit = maps(walk, &mapping, region, page);
-		ops->space_unlock(scanner->priv.ctx, region->priv.space);
-	} else {
-		scanner->priv.stats.space_lock_misses++;
+		pddi_unclaim(&walk->visit.beside);
 	}
-	return !hit || tell(walk, mapping, region, page);
+	pddi_unlock(scanner);
+	if (locked)
+		scanner->priv.ops.space_unlock(scanner->priv.ctx, region->priv.space);
+	if (hit)
+		(void)tell(walk, mapping, region, page);
+	pddi_lock(scanner);
+	return !walk->result.stopped;
 }
 
-/* Of the pages at a place, the first that is a sharer of the frame. */
-static const struct pdd_item *representative(const struct walk *walk,
-					     const struct pdd_object *object, uint64_t place)
+/* Of the pages at a place, the first that is a sharer of the frame, in *first; false: none is. */
+static bool representative(const struct walk *walk, sharer *first, const struct pdd_object *object,
+			   uint64_t place)
 {
 	struct pdd_interval *interval =
 		pdd_interval_find_first(&object->priv.regions, place, place);
 
 	for (; interval; interval = pdd_interval_find_next(interval, place, place)) {
-		const struct pdd_item *item = item_at_place(region_of(interval), place);
+		struct pdd_region *region = region_of(interval);
 
-		if (is_sharer_of(item, walk->frame))
-			return item;
+		if (is_sharer_of(item_at_place(region, place), walk->frame)) {
+			*first = (sharer){ { region, place - pdd_interval_first(interval) } };
+			return true;
+		}
 	}
-	return NULL;
+	return false;
+}
+
+/* Whether a sharer is among n of them. */
+static bool is_among(const sharer *one, const sharer *sharers, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (sharers[i].priv.region == one->priv.region &&
+		    sharers[i].priv.page == one->priv.page)
+			return true;
+	return false;
 }
 
 /* Tell of the clones at the place of some sharers, all of a piece that are there. */
-static void tell_clones(struct walk *walk, struct pdd_item *const *sharers, size_t n)
+static void tell_clones(struct walk *walk, const sharer *sharers, size_t n)
 {
-	const struct pdd_object *object = item_object(sharers[0]);
-	const uint64_t place = item_place(sharers[0]);
-	const struct pdd_item *first = representative(walk, object, place);
+	const struct pdd_object *object = object_of(&sharers[0]);
+	const uint64_t place = place_of(&sharers[0]);
 	struct pdd_interval *interval;
-	size_t i = 0;
+	sharer first;
 
-	while (i < n && sharers[i] != first)
-		i++;
-	if (i == n)
-		return; /* another piece has it, and does this */
+	/* If it is in another piece, that does this. */
+	if (!representative(walk, &first, object, place) || !is_among(&first, sharers, n))
+		return;
 	for (interval = pdd_interval_find_first(&object->priv.regions, place, place); interval;
 	     interval = pdd_interval_find_next(interval, place, place)) {
 		struct pdd_region *region = region_of(interval);
@@ -287,46 +365,40 @@ static void tell_clones(struct walk *walk, struct pdd_item *const *sharers, size
 	}
 }
 
-/* Take sharers whose regions are attached, from *next on, as many as there is room for. */
-static size_t take_piece(struct pdd_item **sharers, size_t nsharers, struct pdd_item **next)
-{
-	size_t n = 0;
-
-	for (; *next && n < nsharers; *next = (*next)->priv.node.u.member.next)
-		if (item_object(*next))
-			sharers[n++] = *next;
-	return n;
-}
-
 /* Tell of the clones at the places of a piece of the sharers. */
-static void work_on_piece(struct walk *walk, struct pdd_item **sharers, size_t n)
+static void work_on_piece(struct walk *walk, sharer *sharers, size_t n)
 {
 	size_t first = 0, end;
 
 	sort_by_place(sharers, n);
 	for (; first < n && !walk->result.stopped; first = end) {
-		for (end = first + 1; end < n && is_same_place(sharers[first], sharers[end]);)
+		for (end = first + 1; end < n && is_same_place(&sharers[first], &sharers[end]);)
 			end++;
 		tell_clones(walk, &sharers[first], end - first);
 	}
 }
 
 int pdd_rmap_walk(struct pdd_scanner *scanner, struct pdd_rmap_result *result,
-		  struct pdd_frame *frame, struct pdd_item **sharers, size_t nsharers,
+		  struct pdd_frame *frame, struct pdd_rmap_room *room, size_t nroom,
 		  pdd_rmap_fn callback, void *ctx)
 {
 	struct walk walk = { .scanner = scanner, .frame = frame, .callback = callback, .ctx = ctx };
-	struct pdd_item *next;
 	size_t n;
 
 	if (result)
 		*result = walk.result;
-	if (!scanner || !frame || !sharers || nsharers == 0 || !callback)
+	if (!scanner || !frame || !room || nroom == 0 || !callback)
 		return -EINVAL;
-	tell_sharers(&walk);
-	next = frame->priv.sharers;
-	while (!walk.result.stopped && (n = take_piece(sharers, nsharers, &next)) > 0)
-		work_on_piece(&walk, sharers, n);
+	pddi_lock(scanner);
+	pddi_visit_begin(scanner, &walk.visit);
+	link_cursor(scanner, &walk.cursor);
+	tell_sharers(&walk, room, nroom);
+	walk.cursor.at = frame->priv.sharers;
+	while (!walk.result.stopped && (n = take_piece(&walk, room, nroom, true)) > 0)
+		work_on_piece(&walk, room, n);
+	unlink_cursor(scanner, &walk.cursor);
+	pddi_visit_end(scanner, &walk.visit);
+	pddi_leave(scanner);
 	if (result)
 		*result = walk.result;
 	return 0;

@@ -12,6 +12,12 @@
  *     every pass ends.
  *  3. At the deadline no new run of work begins, but every step gets on by at least one.
  *
+ * Several threads. A step takes the extent at which the pass goes on, tries its space and moves the pass
+ * on, all under the scanner's lock; so each extent is taken once, and others go on behind it. Then it
+ * visits the extent, mostly without the lock (visit.c, claim.c). A pass ends when nothing is left to
+ * take and nobody is at pages any more. Invariant 1 holds for each thread, and for all of them when no
+ * step is under way.
+ *
  * Cost: O(pages come by), and reading each page that is looked at once.
  */
 #include <string.h>
@@ -25,7 +31,7 @@ static bool ops_complete(const struct pdd_ops *ops)
 	return ops->space_trylock && ops->space_unlock && ops->pages_get && ops->pages_put &&
 	       ops->hold && ops->release && ops->frames_create && ops->frames_map &&
 	       ops->frames_unmap && ops->frame_content && ops->frame_free &&
-	       !ops->extent_get == !ops->extent_put;
+	       !ops->extent_get == !ops->extent_put && !ops->lock == !ops->unlock;
 }
 
 static int init_settings(struct pdd_scanner *scanner, const struct pdd_scanner_options *options)
@@ -37,7 +43,7 @@ static int init_settings(struct pdd_scanner *scanner, const struct pdd_scanner_o
 	scanner->priv.page_size = (size_t)1 << shift;
 	scanner->priv.flags = options->flags;
 	pdd_tunables_init(&scanner->priv.tunables);
-	return options->tunables ? pdd_scanner_set_tunables(scanner, options->tunables) : 0;
+	return options->tunables ? pddi_tunables_set(scanner, options->tunables) : 0;
 }
 
 static int init_secret(struct pdd_scanner *scanner, const struct pdd_scanner_options *options)
@@ -93,23 +99,31 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	return err;
 }
 
-enum pdd_reason pddi_checksum(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
-			      const void *content)
+int pddi_checksum_read(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+		       const void *content)
 {
 	int err;
 
 	if (!scanner->priv.ops.checksum) {
 		*checksum = pdd_checksum_page(content, scanner->priv.page_size,
 					      scanner->priv.secret, scanner->priv.secret_len);
-		return PDD_REASON_NONE;
+		return 0;
 	}
 	err = scanner->priv.ops.checksum(scanner->priv.ctx, &checksum->value, content);
 	if (err)
-		return pddi_reason(scanner, PDD_HOOK_CHECKSUM, err);
+		return err;
 	checksum->class_ = pddi_content_class(content, scanner->priv.page_size);
 	if (!(scanner->priv.flags & PDD_SCANNER_UNIFORM_CHECKSUM))
 		checksum->value = pdd_checksum_mix(checksum->value);
-	return PDD_REASON_NONE;
+	return 0;
+}
+
+enum pdd_reason pddi_checksum(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+			      const void *content)
+{
+	int err = pddi_checksum_read(scanner, checksum, content);
+
+	return err ? pddi_reason(scanner, PDD_HOOK_CHECKSUM, err) : PDD_REASON_NONE;
 }
 
 enum pdd_reason pddi_reason(struct pdd_scanner *scanner, enum pdd_hook hook, int err)
@@ -154,15 +168,20 @@ static uint64_t stop_pages(const struct pdd_scanner *scanner, const struct pdd_w
 static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    const struct pddi_stop *stop, uint64_t *left)
 {
-	uint64_t n = stop_pages(scanner, worker, stop, *left), next;
+	uint64_t n = stop_pages(scanner, worker, stop, *left);
+	struct pdd_space *space = stop->region->priv.space;
 
-	if (pddi_visit(scanner, worker, stop->region, stop->first, n, *left, &next)) {
-		pddi_pass_came_by(scanner, stop, next);
-	} else if (!pddi_pass_put_off(scanner, stop)) {
-		pddi_visit_miss(stop->region, stop->first, n);
-		pddi_pass_missed(scanner, stop, stop->first + n);
+	if (scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
+		pddi_pass_came_by(scanner, stop, stop->first + n);
+		pddi_visit(scanner, worker, stop, n, *left);
 	} else {
-		n = 1; /* a try in vain costs something, too */
+		scanner->priv.stats.space_lock_misses++;
+		if (pddi_pass_put_off(scanner, stop)) {
+			n = 1; /* a try in vain costs something, too */
+		} else {
+			pddi_visit_miss(stop->region, stop->first, n);
+			pddi_pass_missed(scanner, stop, stop->first + n);
+		}
 	}
 	*left -= n;
 }
@@ -174,31 +193,59 @@ static bool has_to_prune(const struct pdd_scanner *scanner)
 	       (!scanner->priv.in_pass && pddi_prune_is_due(scanner));
 }
 
+/* Prune, which one step does while no other is at pages. False: the step ends with *result. */
+static bool prune(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left,
+		  enum pdd_step *result)
+{
+	bool begun_before = scanner->priv.in_prune, done;
+
+	if (scanner->priv.nstepping) {
+		scanner->priv.prune_waits = true;
+		*result = PDD_STEP_WAIT;
+		return false;
+	}
+	scanner->priv.prune_waits = false;
+	scanner->priv.pruning = true;
+	done = pddi_prune_step(scanner, worker, left);
+	scanner->priv.pruning = false;
+	pddi_frames_flush(scanner);
+	/* What ends a prune of several steps does nothing else: it had little budget. */
+	*result = PDD_STEP_MORE;
+	return done && *left && !(begun_before && scanner->priv.nframes);
+}
+
+/* Whether another thread is at the extent that comes next. */
+static bool is_taken(const struct pdd_scanner *scanner, const struct pddi_stop *stop)
+{
+	return pddi_is_claimed(scanner, NULL, stop->region, stop->first);
+}
+
 static enum pdd_step step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			  const struct pdd_budget *budget)
 {
+	enum pdd_step result;
 	uint64_t left = budget->pages;
 	struct pddi_stop stop;
 	bool is_over = false; /* the time */
 
 	worker->priv.deadline_ns = budget->deadline_ns;
 	worker->priv.runs = 0;
-	if (has_to_prune(scanner)) {
-		bool begun_before = scanner->priv.in_prune;
-
-		/* What ends a prune of several steps does nothing else: it had little budget. */
-		if (!pddi_prune_step(scanner, worker, &left) || !left ||
-		    (begun_before && scanner->priv.nframes))
-			return PDD_STEP_MORE;
-	}
+	if (scanner->priv.pruning)
+		return PDD_STEP_WAIT;
+	if (has_to_prune(scanner) && !prune(scanner, worker, &left, &result))
+		return result;
 	if (!scanner->priv.in_pass && !pddi_pass_begin(scanner))
 		return PDD_STEP_IDLE;
 	while (pddi_pass_next(scanner, &stop)) {
-		if (!left || pddi_is_quiescing(scanner) || is_over)
+		if (!left || pddi_is_quiescing(scanner) || is_over || scanner->priv.prune_waits)
 			return PDD_STEP_MORE;
+		if (is_taken(scanner, &stop))
+			return PDD_STEP_WAIT;
 		come_by(scanner, worker, &stop, &left);
 		is_over = budget->deadline_ns && pddi_now(scanner) >= budget->deadline_ns;
 	}
+	if (scanner->priv.nstepping)
+		return PDD_STEP_WAIT;
 	end_pass(scanner);
 	return PDD_STEP_PASS;
 }
@@ -218,8 +265,11 @@ int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	    (budget->deadline_ns && !scanner->priv.ops.now_ns))
 		return -EINVAL;
 	__atomic_add_fetch(&scanner->priv.steps, 1, __ATOMIC_SEQ_CST);
-	if (!__atomic_load_n(&scanner->priv.quiescing, __ATOMIC_SEQ_CST))
+	if (!__atomic_load_n(&scanner->priv.quiescing, __ATOMIC_SEQ_CST)) {
+		pddi_lock(scanner);
 		result = step(scanner, worker, budget);
+		pddi_unlock(scanner);
+	}
 	__atomic_sub_fetch(&scanner->priv.steps, 1, __ATOMIC_RELEASE);
 	return result;
 }

@@ -12,7 +12,8 @@
  *	merge.c     hold, compare, replace a run    calls stable
  *	group.c     pages that found a frame        calls stable, search
  *	prune.c     chains in order, frames emptied calls stable
- *	stable.c    frames and their places         calls the index and chains
+ *	stable.c    frames and their places         calls the index and chains, claim
+ *	claim.c     who works where
  *	space.c     spaces and regions              calls pass, extent, item
  *	unmerge.c   pages get their own memory      calls extent, item, forget
  *	keep_out.c  pin and exclude                 calls extent, item, unmerge
@@ -28,6 +29,56 @@
 
 #include "frame_internal.h"
 #include "item_internal.h"
+
+/* ---- the scanner's lock ----
+ *
+ * Every function of the library holds it but where it says otherwise; public ones take it. It is
+ * released around hooks that may sleep and around reading pages. Whatever is not claimed or locked
+ * may change meanwhile: an item at hand may leave the index, a twin may be withdrawn from its group,
+ * a frame may be gone.
+ */
+
+static inline void pddi_lock(const struct pdd_scanner *scanner)
+{
+	if (scanner->priv.ops.lock)
+		scanner->priv.ops.lock(scanner->priv.ctx);
+}
+
+static inline void pddi_unlock(const struct pdd_scanner *scanner)
+{
+	if (scanner->priv.ops.unlock)
+		scanner->priv.ops.unlock(scanner->priv.ctx);
+}
+
+/* In long work: let others have it. */
+static inline void pddi_breathe(const struct pdd_scanner *scanner)
+{
+	pddi_unlock(scanner);
+	pddi_lock(scanner);
+}
+
+/* ---- claim.c ---- */
+
+void pddi_visit_begin(struct pdd_scanner *scanner, struct pdd_visit *visit);
+void pddi_visit_end(struct pdd_scanner *scanner, struct pdd_visit *visit);
+/* Whether a visit but this one, which may be NULL, has claimed the extent of a page. */
+bool pddi_is_claimed(const struct pdd_scanner *scanner, const struct pdd_visit *mine,
+		     const struct pdd_region *region, uint64_t page);
+/* Claim the extent of a page, unless another visit did; the visit may have it already. */
+bool pddi_claim(const struct pdd_scanner *scanner, struct pdd_visit *visit, struct pdd_claim *claim,
+		const struct pdd_region *region, uint64_t page);
+void pddi_unclaim(struct pdd_claim *claim);
+/* Give a frame back, as soon as no visit may know it any more; give back those for which it is time,
+ * with the lock released around the hook. */
+void pddi_frame_free(struct pdd_scanner *scanner, struct pdd_frame *frame);
+void pddi_frames_flush(struct pdd_scanner *scanner);
+
+/* The end of a public function that may have freed frames. */
+static inline void pddi_leave(struct pdd_scanner *scanner)
+{
+	pddi_frames_flush(scanner);
+	pddi_unlock(scanner);
+}
 
 /* ---- hooks that need a word around them ---- */
 
@@ -65,7 +116,10 @@ static inline const void *pddi_frame_content(const struct pdd_scanner *scanner,
 	return scanner->priv.ops.frame_content(scanner->priv.ctx, frame);
 }
 
-/* Checksum and class of a content, by the hook if there is one. If that fails, the reason; counted. */
+/* Checksum and class of a content, by the hook if there is one. 0 or its -errno. Needs no lock. */
+int pddi_checksum_read(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+		       const void *content);
+/* The same; if it fails, the reason; counted. */
 enum pdd_reason pddi_checksum(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
 			      const void *content);
 
@@ -208,9 +262,6 @@ struct pdd_frame *pddi_stable_find(struct pdd_scanner *scanner, uint64_t checksu
 				   uint64_t partition, const void *content, bool *several);
 /* Who leads the chain of a listed frame. */
 struct pdd_frame *pddi_stable_leader(struct pdd_scanner *scanner, struct pdd_frame *frame);
-/* Give a frame back, at the end of a visit if one is under way; that end. */
-void pddi_frame_free(struct pdd_scanner *scanner, struct pdd_frame *frame);
-void pddi_frames_flush(struct pdd_scanner *scanner);
 /* Put a frame with sharers among the others of its content. */
 void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame);
 /* Promise a place in a frame of this chain, NULL if none has room; take a promise back. */
@@ -220,8 +271,10 @@ void pddi_stable_unreserve(struct pdd_scanner *scanner, struct pdd_frame *frame)
 void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item);
 /* A page was found to show this frame: make its item, which is NEW, a sharer. False: it must not. */
 bool pddi_stable_adopt(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item);
-/* Move a sharer to another frame of its chain. */
-void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item,
+/* Let a frame go if nothing is left of it. */
+void pddi_stable_drop_empty(struct pdd_scanner *scanner, struct pdd_frame *frame);
+/* The page of a sharer of the source shows the target now, another frame of its chain. */
+void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *source,
 			struct pdd_frame *target);
 /* The frame lies on another NUMA node: put it among the frames there. */
 void pddi_stable_move(struct pdd_scanner *scanner, struct pdd_frame *frame, uint16_t node);
@@ -246,10 +299,11 @@ enum search_result {
 	SEARCH_GROUP = 2,   /* *node is an open group of equal key */
 	SEARCH_RESERVED = 3, /* a place in the frame *node is promised to the item */
 	SEARCH_GIVE_UP = 4, /* too many stale items on the way: try again in another pass */
+	SEARCH_BUSY = 5,    /* another thread is at what was found: the same */
 };
-enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_node **node,
-			       struct pdd_index_slot *slot, struct pdd_item *item,
-			       const void *content);
+enum search_result pddi_search(struct pdd_scanner *scanner, const struct pdd_visit *visit,
+			       struct pdd_index_node **node, struct pdd_index_slot *slot,
+			       struct pdd_item *item, const void *content);
 /* Put a SEEN item into the index where a search for it ended. */
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
 		      struct pdd_item *item, enum pdd_reason reason);
@@ -279,6 +333,9 @@ bool pddi_pass_begin(struct pdd_scanner *scanner);
 bool pddi_pass_next(struct pdd_scanner *scanner, struct pddi_stop *stop);
 /* It came by the pages from the stop's first to this one. */
 void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page);
+/* Nothing stands behind what was come by at a stop, from this page on to that one. Its space is still
+ * locked. */
+void pddi_pass_skip(const struct pddi_stop *stop, uint64_t from, uint64_t to);
 /* The space is locked. True: its walk is put off; false: pages of the stop are to be missed, ... */
 bool pddi_pass_put_off(struct pdd_scanner *scanner, const struct pddi_stop *stop);
 /* ... and they were, from the first to this one. */
@@ -327,12 +384,15 @@ void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 			 enum pdd_reason reason);
 /* Whether something is decided about an item: to share a frame, or to become the zero page. */
 bool pddi_merge_is_decided(const struct pdd_scanner *scanner, const struct pdd_item *item);
-/* Cancel the decisions among these items. */
-void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_item *const *items, uint64_t n,
-		       enum pdd_reason reason);
-/* Hold neighbouring pages of one extent, whose space is locked, and carry out their decisions. */
-void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker,
-		    struct pdd_item *const *items, uint64_t n);
+/* Put an item into the worker's run, at this place. */
+void pddi_merge_collect(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+			struct pdd_item *item);
+/* Cancel the decisions among n items of the run, from a place on. */
+void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
+		       uint64_t n, enum pdd_reason reason);
+/* Hold the n pages of the run, which are neighbours in one extent, and carry out their decisions. Their
+ * space is locked, and the extent claimed. */
+void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t n);
 
 /* ---- carry_out.c ---- */
 
@@ -387,11 +447,10 @@ static inline bool pddi_is_at_rest(const struct pdd_scanner *scanner, const stru
 
 /* ---- visit.c ---- */
 
-/* Come by pages from the first on, at most npages and none beyond their extent; the step goes on up
- * to `ahead` pages further. *next: how far the pass may move on, which is further where nothing
- * stands. False: the space is locked, and nothing was done. */
-bool pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
-		uint64_t first, uint64_t npages, uint64_t ahead, uint64_t *next);
+/* Come by pages of a stop, from its first on, none beyond their extent; the step goes on up to `ahead`
+ * pages further. Their space is locked, and unlocked here. */
+void pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, const struct pddi_stop *stop,
+		uint64_t npages, uint64_t ahead);
 /* Pages of one extent are not looked at in this pass, since something is locked. */
 void pddi_visit_miss(struct pdd_region *region, uint64_t first, uint64_t npages);
 
@@ -400,7 +459,17 @@ void pddi_visit_miss(struct pdd_region *region, uint64_t first, uint64_t npages)
 /* Whether a prune is due between two passes. */
 bool pddi_prune_is_due(const struct pdd_scanner *scanner);
 /* Begin or go on with a prune; takes from the budget what it uses. True: it is done. */
-bool pddi_prune_step(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left);
+bool pddi_prune_step(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left);
+
+/* ---- tunables.c ---- */
+
+/* pdd_scanner_set_tunables(). */
+int pddi_tunables_set(struct pdd_scanner *scanner, const struct pdd_tunables *tunables);
+
+/* ---- unmerge.c ---- */
+
+/* pdd_region_unmerge() of a valid range. */
+int64_t pddi_unmerge(struct pdd_region *region, uint64_t first, uint64_t npages, uint64_t budget);
 
 /* ---- forget.c ---- */
 
@@ -412,6 +481,8 @@ void pddi_forget_going(struct pdd_region *region, uint64_t first, uint64_t end);
 
 /* ---- rmap.c ---- */
 
+/* A sharer leaves its frame: walks that stand there move on. */
+void pddi_cursors_leave(struct pdd_scanner *scanner, const struct pdd_item *item);
 /* The region's pages changed: tell its object, if it is attached to one. */
 void pddi_region_reattach(struct pdd_region *region);
 

@@ -31,8 +31,8 @@
  * in the set of this pass the item at hand is tried again in another pass. All other unequal items
  * are true collisions and cost a compare each, O(log n) of them.
  *
- * To compare with an item, its space is tried (never waited for); busy counts as stale. That is the
- * only lock that a search ever takes.
+ * To compare with an item, its space is tried (never waited for); busy counts as stale, and so does an
+ * item of an extent that another thread has claimed. That is the only lock that a search ever takes.
  *
  * Where the index is rebuilt (PDD_INDEX_REBUILT), the set of the pass before does not count at all,
  * and whatever a pass comes by leaves it (look.c): after a pass only its own set is left.
@@ -49,6 +49,7 @@ enum {
 struct search_key {
 	struct pdd_scanner *scanner;
 	const struct pdd_space *space; /* of the item at hand: locked */
+	const struct pdd_visit *visit; /* that searches */
 	const void *content; /* NULL: all items of the partition are equal */
 	struct pdd_item *stale;
 	uint64_t partition;
@@ -128,6 +129,10 @@ static int order_item(struct search_key *key, struct pdd_item *item)
 	struct pdd_space *space = item->priv.region->priv.space;
 	int cmp;
 
+	if (pddi_is_claimed(scanner, key->visit, item->priv.region, item_page(item))) {
+		key->stale = item;
+		return 0;
+	}
 	if (space == key->space)
 		return order_locked(key, item);
 	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
@@ -223,15 +228,16 @@ static bool search_set(struct search_key *key, struct pdd_index_node **node,
 	}
 }
 
-static enum search_result search_items(struct pdd_scanner *scanner, struct pdd_index_node **node,
-				       struct pdd_index_slot *slot, struct pdd_item *item,
-				       const void *content)
+static enum search_result search_items(struct pdd_scanner *scanner, const struct pdd_visit *visit,
+				       struct pdd_index_node **node, struct pdd_index_slot *slot,
+				       struct pdd_item *item, const void *content)
 {
 	uint64_t checksum = item->priv.node.checksum;
 	struct search_key key = key_of(scanner, item_partition(item));
 	uint32_t stale = 0;
 
 	key.space = item->priv.region->priv.space;
+	key.visit = visit;
 	key.checks = CHECKS_PER_SEARCH;
 
 	*node = find_item(&key, slot, checksum);
@@ -255,9 +261,10 @@ static enum search_result search_items(struct pdd_scanner *scanner, struct pdd_i
 	return search_set(&key, node, slot, checksum, &stale) ? result_of(*node) : SEARCH_GIVE_UP;
 }
 
-enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_node **node,
-			       struct pdd_index_slot *slot, struct pdd_item *item,
-			       const void *content)
+/* Search among frames and items. */
+static enum search_result search(struct pdd_scanner *scanner, const struct pdd_visit *visit,
+				 struct pdd_index_node **node, struct pdd_index_slot *slot,
+				 struct pdd_item *item, const void *content)
 {
 	uint64_t checksum = item->priv.node.checksum;
 	uint64_t partition = item_partition(item);
@@ -277,7 +284,27 @@ enum search_result pddi_search(struct pdd_scanner *scanner, struct pdd_index_nod
 		*node = &frame->priv.node;
 		return SEARCH_RESERVED;
 	}
-	return search_items(scanner, node, slot, item, content);
+	return search_items(scanner, visit, node, slot, item, content);
+}
+
+/* Whether another thread has what was found: a group of its own, or an item where it is at work. */
+static bool is_taken(const struct pdd_scanner *scanner, const struct pdd_visit *visit,
+		     const struct pdd_index_node *node)
+{
+	if (pdd_index_kind(node) == PDD_KIND_GROUP)
+		return group_of(node)->visit != visit;
+	return pddi_is_claimed(scanner, visit, item_of(node)->priv.region, item_page(item_of(node)));
+}
+
+enum search_result pddi_search(struct pdd_scanner *scanner, const struct pdd_visit *visit,
+			       struct pdd_index_node **node, struct pdd_index_slot *slot,
+			       struct pdd_item *item, const void *content)
+{
+	enum search_result result = search(scanner, visit, node, slot, item, content);
+
+	if ((result == SEARCH_TWIN || result == SEARCH_GROUP) && is_taken(scanner, visit, *node))
+		return SEARCH_BUSY;
+	return result;
 }
 
 bool pddi_search_is_alone(const struct pdd_scanner *scanner, const struct pdd_item *item)

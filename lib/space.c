@@ -19,6 +19,7 @@ int pdd_space_add(struct pdd_scanner *scanner, struct pdd_space *space, uint32_t
 		return -EINVAL;
 	if (space->priv.scanner)
 		return -EBUSY;
+	pddi_lock(scanner);
 	*space = (struct pdd_space){
 		.priv = { .scanner = scanner, .prev = scanner->priv.last, .domain = domain },
 	};
@@ -27,6 +28,7 @@ int pdd_space_add(struct pdd_scanner *scanner, struct pdd_space *space, uint32_t
 	else
 		scanner->priv.spaces = space;
 	scanner->priv.last = space;
+	pddi_unlock(scanner);
 	return 0;
 }
 
@@ -38,6 +40,7 @@ int pdd_space_remove(struct pdd_space *space)
 		return -EINVAL;
 	if (space->priv.regions)
 		return -EBUSY;
+	pddi_lock(scanner);
 	pddi_pass_forget(scanner, space);
 	/* What it counted stays in the totals; its gauges are 0. */
 	pddi_counts_add(&scanner->priv.stats.counts, &space->priv.counts);
@@ -50,6 +53,7 @@ int pdd_space_remove(struct pdd_space *space)
 	else
 		scanner->priv.last = space->priv.prev;
 	*space = (struct pdd_space){ 0 };
+	pddi_unlock(scanner);
 	return 0;
 }
 
@@ -107,6 +111,7 @@ int pdd_region_add(struct pdd_space *space, struct pdd_region *region, uint64_t 
 		return -EINVAL;
 	if (region->priv.space)
 		return -EBUSY;
+	pddi_lock(scanner);
 	*region = (struct pdd_region){
 		.priv = {
 			.space = space,
@@ -124,12 +129,15 @@ int pdd_region_add(struct pdd_space *space, struct pdd_region *region, uint64_t 
 	else
 		space->priv.regions = region;
 	space->priv.last = region;
+	pddi_unlock(scanner);
 	return 0;
 }
 
 /* ---- pages go ---- */
 
-/* Forget pages [from, npages) and record that they are gone. */
+/* Forget pages [from, npages) and record that they are gone. No pass keeps a place among them: not
+ * when it begins, so that none is come by meanwhile, nor when it ends, since other threads may have
+ * begun a walk. */
 static void drop_pages(struct pdd_region *region, uint64_t from)
 {
 	struct pdd_counts *counts = &region->priv.space->priv.counts;
@@ -137,6 +145,7 @@ static void drop_pages(struct pdd_region *region, uint64_t from)
 	uint64_t recorded = 0;
 	struct pdd_extent *extent, *last = NULL;
 
+	pddi_pass_clip(region, from);
 	pddi_forget_going(region, from, region->priv.npages);
 	for (uint64_t number = from / PDD_EXTENT_PAGES;
 	     (extent = pddi_extent_next(region, number, end)) != NULL;
@@ -148,6 +157,7 @@ static void drop_pages(struct pdd_region *region, uint64_t from)
 			*pddi_extent_item(extent, page) = (struct pdd_item){ 0 };
 		last = extent;
 	}
+	pddi_pass_clip(region, from);
 	counts->reasons[PDD_REASON_ABSENT] -= recorded;
 	counts->reasons[PDD_REASON_NO_RECORD] -= npages - recorded;
 	counts->pages -= npages;
@@ -156,11 +166,36 @@ static void drop_pages(struct pdd_region *region, uint64_t from)
 		pddi_extent_put(region, last);
 }
 
+static void shrink(struct pdd_region *region, uint64_t npages)
+{
+	struct pdd_extent *extents = region->priv.extents;
+	uint64_t after = pdd_region_extents(npages), before = pdd_region_extents(region->priv.npages);
+
+	region->priv.pass_pages = pddi_region_pass_pages(region);
+	if (region->priv.pass_pages > npages)
+		region->priv.pass_pages = npages;
+	drop_pages(region, npages);
+	for (uint64_t i = after; extents && i < before; i++)
+		extents[i] = (struct pdd_extent){ 0 };
+}
+
+static void grow(struct pdd_region *region, uint64_t npages)
+{
+	const struct pdd_scanner *scanner = region->priv.space->priv.scanner;
+	struct pdd_extent *extents = region->priv.extents;
+	uint64_t old = region->priv.npages;
+
+	region->priv.pass_pages = pddi_region_pass_pages(region);
+	region->priv.grown_pass = scanner->priv.in_pass ? scanner->priv.epoch + 1 : 0;
+	if (extents)
+		init_extents(extents, extents[0].priv.items, pdd_region_extents(old),
+			     pdd_region_extents(npages));
+	add_pages(region, old, npages);
+}
+
 int pdd_region_resize(struct pdd_region *region, uint64_t npages)
 {
-	const struct pdd_scanner *scanner;
-	struct pdd_extent *extents;
-	uint64_t old, before, after;
+	struct pdd_scanner *scanner;
 
 	if (!region || !region->priv.space || !place_is_valid(region->priv.first_page, npages))
 		return -EINVAL;
@@ -168,26 +203,13 @@ int pdd_region_resize(struct pdd_region *region, uint64_t npages)
 	    pdd_interval_first(&region->priv.interval) > UINT64_MAX - (npages - 1))
 		return -EINVAL;
 	scanner = region->priv.space->priv.scanner;
-	extents = region->priv.extents;
-	old = region->priv.npages;
-	before = pdd_region_extents(old);
-	after = pdd_region_extents(npages);
-	if (npages < old) {
-		region->priv.pass_pages = pddi_region_pass_pages(region);
-		if (region->priv.pass_pages > npages)
-			region->priv.pass_pages = npages;
-		pddi_pass_clip(region, npages);
-		drop_pages(region, npages);
-		for (uint64_t i = after; extents && i < before; i++)
-			extents[i] = (struct pdd_extent){ 0 };
-	} else {
-		region->priv.pass_pages = pddi_region_pass_pages(region);
-		region->priv.grown_pass = scanner->priv.in_pass ? scanner->priv.epoch + 1 : 0;
-		if (extents)
-			init_extents(extents, extents[0].priv.items, before, after);
-		add_pages(region, old, npages);
-	}
+	pddi_lock(scanner);
+	if (npages < region->priv.npages)
+		shrink(region, npages);
+	else
+		grow(region, npages);
 	pddi_region_reattach(region);
+	pddi_leave(scanner);
 	return 0;
 }
 
@@ -195,7 +217,9 @@ int pdd_region_move(struct pdd_region *region, uint64_t first_page)
 {
 	if (!region || !region->priv.space || !place_is_valid(first_page, region->priv.npages))
 		return -EINVAL;
+	pddi_lock(region->priv.space->priv.scanner);
 	region->priv.first_page = first_page;
+	pddi_unlock(region->priv.space->priv.scanner);
 	return 0;
 }
 
@@ -214,14 +238,17 @@ static void unlink_region(struct pdd_space *space, struct pdd_region *region)
 int pdd_region_remove(struct pdd_region *region)
 {
 	struct pdd_space *space = region ? region->priv.space : NULL;
+	struct pdd_scanner *scanner;
 
 	if (!space)
 		return -EINVAL;
+	scanner = space->priv.scanner;
 	if (region->priv.object)
 		pdd_region_detach(region);
-	pddi_pass_clip(region, 0);
+	pddi_lock(scanner);
 	drop_pages(region, 0);
 	unlink_region(space, region);
 	*region = (struct pdd_region){ 0 };
+	pddi_leave(scanner);
 	return 0;
 }

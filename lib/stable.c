@@ -159,28 +159,6 @@ static uint32_t limit_of(const struct pdd_scanner *scanner)
 	return scanner->priv.tunables.max_page_sharing;
 }
 
-/* Views of the visit under way may still name the frame, or pages be held: then it goes later. */
-void pddi_frame_free(struct pdd_scanner *scanner, struct pdd_frame *frame)
-{
-	if (!scanner->priv.visiting) {
-		scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
-		return;
-	}
-	frame->priv.node.u.dup.next = scanner->priv.freed;
-	scanner->priv.freed = frame;
-}
-
-void pddi_frames_flush(struct pdd_scanner *scanner)
-{
-	scanner->priv.visiting = false;
-	while (scanner->priv.freed) {
-		struct pdd_frame *frame = scanner->priv.freed;
-
-		scanner->priv.freed = frame->priv.node.u.dup.next;
-		scanner->priv.ops.frame_free(scanner->priv.ctx, frame);
-	}
-}
-
 /* No sharer and no reserved place is left: keep the frame, if clones map it, or give it back; says
  * whether it went back. */
 static bool let_go(struct pdd_scanner *scanner, struct pdd_frame *frame)
@@ -221,6 +199,12 @@ static void lost_one(struct pdd_scanner *scanner, struct pdd_frame *frame, bool 
 		let_go(scanner, frame);
 	else
 		changed(scanner, frame, was_full);
+}
+
+void pddi_stable_drop_empty(struct pdd_scanner *scanner, struct pdd_frame *frame)
+{
+	if (pdd_frame_places(frame) == 0 && !(frame->priv.flags & FRAME_KEPT))
+		let_go(scanner, frame);
 }
 
 void pddi_stable_insert(struct pdd_scanner *scanner, struct pdd_frame *frame)
@@ -287,6 +271,7 @@ static void drop_sharer(struct pdd_scanner *scanner, struct pdd_frame *frame, st
 {
 	struct pdd_stats *stats = &scanner->priv.stats;
 
+	pddi_cursors_leave(scanner, item);
 	pdd_frame_remove_sharer(frame, item);
 	if (frame->priv.nsharers == 0)
 		stats->pages_shared--;
@@ -334,12 +319,17 @@ bool pddi_stable_adopt(struct pdd_scanner *scanner, struct pdd_frame *frame, str
 	return true;
 }
 
-void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item,
+void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *source,
 			struct pdd_frame *target)
 {
-	struct pdd_frame *source = item_frame(item);
 	bool was_full = !pdd_frame_has_room(source, limit_of(scanner));
 
+	if (target->priv.flags & FRAME_GONE)
+		return; /* meanwhile: what the page shows is the embedder's business */
+	if (item_state(item) != ITEM_SHARER) { /* the source is gone, and took it along */
+		(void)pddi_stable_adopt(scanner, target, item);
+		return;
+	}
 	drop_sharer(scanner, source, item);
 	take_sharer(scanner, target, item);
 	item_counts(item)->refiles++;
@@ -397,7 +387,9 @@ int pdd_frame_moved(struct pdd_scanner *scanner, struct pdd_frame *frame, uint16
 {
 	if (!scanner || !frame || node >= PDD_NODES_MAX)
 		return -EINVAL;
+	pddi_lock(scanner);
 	pddi_stable_move(scanner, frame, pddi_node(scanner, node));
+	pddi_leave(scanner);
 	return 0;
 }
 

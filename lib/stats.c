@@ -49,8 +49,10 @@ int pdd_space_counts(const struct pdd_space *space, struct pdd_counts *counts)
 {
 	if (!space || !counts || !space->priv.scanner)
 		return -EINVAL;
+	pddi_lock(space->priv.scanner);
 	*counts = space->priv.counts;
 	derive(space->priv.scanner, counts);
+	pddi_unlock(space->priv.scanner);
 	return 0;
 }
 
@@ -59,16 +61,25 @@ int pdd_domain_counts(const struct pdd_scanner *scanner, uint32_t domain, struct
 	if (!scanner || !counts)
 		return -EINVAL;
 	*counts = (struct pdd_counts){ 0 };
+	pddi_lock(scanner);
 	for (const struct pdd_space *space = scanner->priv.spaces; space; space = space->priv.next)
 		if (space->priv.domain == domain)
 			pddi_counts_add(counts, &space->priv.counts);
 	derive(scanner, counts);
+	pddi_unlock(scanner);
 	return 0;
 }
 
 uint64_t pdd_region_unshares(const struct pdd_region *region)
 {
-	return region && region->priv.space ? region->priv.unshares : 0;
+	uint64_t unshares;
+
+	if (!region || !region->priv.space)
+		return 0;
+	pddi_lock(region->priv.space->priv.scanner);
+	unshares = region->priv.unshares;
+	pddi_unlock(region->priv.space->priv.scanner);
+	return unshares;
 }
 
 /* Items, extents, spaces and regions of a space. */
@@ -116,8 +127,10 @@ int pdd_scanner_stats(const struct pdd_scanner *scanner, struct pdd_stats *stats
 
 	if (!scanner || size < sizeof(size))
 		return -EINVAL;
+	pddi_lock(scanner);
 	total = scanner->priv.stats;
 	derive_stats(scanner, &total);
+	pddi_unlock(scanner);
 	if (size > sizeof(total))
 		memset((char *)stats + sizeof(total), 0, size - sizeof(total));
 	memcpy(stats, &total, size < sizeof(total) ? size : sizeof(total));

@@ -70,27 +70,44 @@ static void empty_index(struct pdd_scanner *scanner)
 	}
 }
 
-int pdd_scanner_set_tunables(struct pdd_scanner *scanner, const struct pdd_tunables *tunables)
+/* Take over settings that are valid. */
+static int apply(struct pdd_scanner *scanner, const struct pdd_tunables *wanted)
 {
-	struct pdd_tunables copy, *now;
+	struct pdd_tunables *now = &scanner->priv.tunables;
 
-	if (!scanner || !tunables)
-		return -EINVAL;
-	now = &scanner->priv.tunables;
-	copy = *now;
-	if (overlay(&copy, tunables))
-		return -EINVAL;
-	if (copy.merge_across_nodes != now->merge_across_nodes) {
+	if (scanner->priv.nstepping || scanner->priv.pruning)
+		return -EAGAIN;
+	if (wanted->merge_across_nodes != now->merge_across_nodes) {
 		if (scanner->priv.nframes)
 			return -EBUSY;
 		empty_index(scanner);
 	}
-	if (copy.max_page_sharing != now->max_page_sharing && scanner->priv.nframes)
+	if (wanted->max_page_sharing != now->max_page_sharing && scanner->priv.nframes)
 		scanner->priv.prune_forced = true;
-	if (copy.use_zero_pages > now->use_zero_pages)
+	if (wanted->use_zero_pages > now->use_zero_pages)
 		scanner->priv.restless_passes = PDD_AGING_PERIOD_MAX + 1;
-	*now = copy;
+	*now = *wanted;
 	return 0;
+}
+
+int pddi_tunables_set(struct pdd_scanner *scanner, const struct pdd_tunables *tunables)
+{
+	struct pdd_tunables wanted = scanner->priv.tunables;
+	int err = overlay(&wanted, tunables);
+
+	return err ? err : apply(scanner, &wanted);
+}
+
+int pdd_scanner_set_tunables(struct pdd_scanner *scanner, const struct pdd_tunables *tunables)
+{
+	int err;
+
+	if (!scanner || !tunables)
+		return -EINVAL;
+	pddi_lock(scanner);
+	err = pddi_tunables_set(scanner, tunables);
+	pddi_leave(scanner);
+	return err;
 }
 
 int pdd_scanner_get_tunables(const struct pdd_scanner *scanner, struct pdd_tunables *tunables)
@@ -101,8 +118,10 @@ int pdd_scanner_get_tunables(const struct pdd_scanner *scanner, struct pdd_tunab
 		return -EINVAL;
 	if (size > sizeof(*tunables))
 		memset((char *)tunables + sizeof(*tunables), 0, size - sizeof(*tunables));
+	pddi_lock(scanner);
 	memcpy(tunables, &scanner->priv.tunables,
 	       size < sizeof(*tunables) ? size : sizeof(*tunables));
+	pddi_unlock(scanner);
 	tunables->size = size;
 	return 0;
 }

@@ -42,8 +42,11 @@ static int unmerge_run(struct pdd_region *region, struct pdd_extent *extent, uin
 		       uint64_t npages)
 {
 	struct pdd_scanner *scanner = region->priv.space->priv.scanner;
-	int n = scanner->priv.ops.frames_unmap(scanner->priv.ctx, region, first, npages);
+	int n;
 
+	pddi_unlock(scanner);
+	n = scanner->priv.ops.frames_unmap(scanner->priv.ctx, region, first, npages);
+	pddi_lock(scanner);
 	if (n <= 0) {
 		(void)pddi_reason(scanner, PDD_HOOK_FRAMES_UNMAP, n);
 		return n ? n : -EBUSY;
@@ -55,14 +58,11 @@ static int unmerge_run(struct pdd_region *region, struct pdd_extent *extent, uin
 	return n;
 }
 
-int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, uint64_t npages,
-			   uint64_t budget)
+int64_t pddi_unmerge(struct pdd_region *region, uint64_t first, uint64_t npages, uint64_t budget)
 {
 	struct pddi_part part;
 	uint64_t done = 0, run;
 
-	if (!pddi_range_is_valid(region, first, npages) || budget == 0)
-		return -EINVAL;
 	if (budget > INT64_MAX)
 		budget = INT64_MAX;
 	for (uint64_t end = first + npages; pddi_part_next(region, &part, first, end);
@@ -81,23 +81,48 @@ int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, uint64_t n
 	return (int64_t)done;
 }
 
-int64_t pdd_space_unmerge(struct pdd_space *space, uint64_t budget)
+int64_t pdd_region_unmerge(struct pdd_region *region, uint64_t first, uint64_t npages,
+			   uint64_t budget)
+{
+	struct pdd_scanner *scanner;
+	int64_t done;
+
+	if (!pddi_range_is_valid(region, first, npages) || budget == 0)
+		return -EINVAL;
+	scanner = region->priv.space->priv.scanner;
+	pddi_lock(scanner);
+	done = pddi_unmerge(region, first, npages, budget);
+	pddi_leave(scanner);
+	return done;
+}
+
+static int64_t unmerge_space(const struct pdd_space *space, uint64_t budget)
 {
 	int64_t done = 0;
 
-	if (!space || !space->priv.scanner || budget == 0)
-		return -EINVAL;
 	if (budget > INT64_MAX)
 		budget = INT64_MAX;
 	for (struct pdd_region *region = space->priv.regions; region && done < (int64_t)budget;
 	     region = region->priv.next) {
-		int64_t n = pdd_region_unmerge(region, 0, region->priv.npages,
-					       budget - (uint64_t)done);
+		int64_t n = pddi_unmerge(region, 0, region->priv.npages, budget - (uint64_t)done);
 
 		if (n < 0)
 			return done ? done : n;
 		done += n;
 	}
+	return done;
+}
+
+int64_t pdd_space_unmerge(struct pdd_space *space, uint64_t budget)
+{
+	struct pdd_scanner *scanner = space ? space->priv.scanner : NULL;
+	int64_t done;
+
+	if (!scanner || budget == 0)
+		return -EINVAL;
+	pddi_lock(scanner);
+	done = unmerge_space(space, budget);
+	pddi_leave(scanner);
 	return done;
 }
 
@@ -113,17 +138,15 @@ static void forget_all(struct pdd_scanner *scanner)
 		scanner->priv.prune_forced = true;
 }
 
-int64_t pdd_scanner_unmerge(struct pdd_scanner *scanner, uint64_t budget)
+static int64_t unmerge_all(struct pdd_scanner *scanner, uint64_t budget)
 {
 	int64_t done = 0;
 
-	if (!scanner || budget == 0)
-		return -EINVAL;
 	if (budget > INT64_MAX)
 		budget = INT64_MAX;
-	for (struct pdd_space *space = scanner->priv.spaces; space && done < (int64_t)budget;
+	for (const struct pdd_space *space = scanner->priv.spaces; space && done < (int64_t)budget;
 	     space = space->priv.next) {
-		int64_t n = pdd_space_unmerge(space, budget - (uint64_t)done);
+		int64_t n = unmerge_space(space, budget - (uint64_t)done);
 
 		if (n < 0)
 			return done ? done : n;
@@ -131,5 +154,17 @@ int64_t pdd_scanner_unmerge(struct pdd_scanner *scanner, uint64_t budget)
 	}
 	if (done == 0)
 		forget_all(scanner);
+	return done;
+}
+
+int64_t pdd_scanner_unmerge(struct pdd_scanner *scanner, uint64_t budget)
+{
+	int64_t done;
+
+	if (!scanner || budget == 0)
+		return -EINVAL;
+	pddi_lock(scanner);
+	done = unmerge_all(scanner, budget);
+	pddi_leave(scanner);
 	return done;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * visit.c - a pass at one extent: lock the space, ask what stands at the pages, look, carry out.
+ * visit.c - a pass at one extent: ask what stands at its pages, look, carry out.
  *
  * Invariants
  *  1. No hook is called for a page that is kept out, save pages_written, which only tells.
@@ -14,7 +14,9 @@
  * nothing is known of the pages there. So a pass over a region costs what is present in it, and one
  * test for each 512 pages of its arrays, if it has arrays.
  *
- * Locking: the space of the region is tried here.
+ * Locking: the space of the region is locked, and unlocked here. The extent is claimed, before the
+ * scanner's lock is released for the first time. It is released around the hooks, and while pages are
+ * read.
  */
 #include "scanner_internal.h"
 
@@ -80,8 +82,11 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 	struct pdd_view *views = visit->worker->priv.views;
 	struct pdd_region *region = visit->region;
 	uint64_t described, done = 0;
-	int n = ops->pages_get(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first, npages);
+	int n;
 
+	pddi_unlock(scanner);
+	n = ops->pages_get(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first, npages);
+	pddi_lock(scanner);
 	if (n <= 0)
 		return look_at_undescribed(visit, first, n);
 	if (n > (int)PDD_WORKER_VIEWS)
@@ -98,7 +103,9 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 	}
 	pddi_look_flush(scanner, visit->worker);
 	pddi_groups_create_frames(scanner, visit->worker);
+	pddi_unlock(scanner);
 	ops->pages_put(scanner->priv.ctx, region, first, described);
+	pddi_lock(scanner);
 	pddi_carry_out(scanner, visit->worker, region->priv.space);
 	return described;
 }
@@ -183,34 +190,40 @@ static uint64_t skip_hole(const struct pdd_region *region, uint64_t end, uint64_
 	return end;
 }
 
-bool pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_region *region,
-		uint64_t first, uint64_t npages, uint64_t ahead, uint64_t *next)
+/* Come by the pages; how far the pass may move on. */
+static uint64_t visit_pages(struct visit *visit, uint64_t first, uint64_t npages)
 {
+	uint64_t done = visit_extent(visit, first, npages);
+
+	if (done < npages)
+		pddi_visit_miss(visit->region, first + done, npages - done);
+	if (visit->extent)
+		pddi_extent_put(visit->region, visit->extent);
+	return done < npages ? first + npages
+			     : skip_hole(visit->region, first + npages, visit->reach);
+}
+
+void pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, const struct pddi_stop *stop,
+		uint64_t npages, uint64_t ahead)
+{
+	struct pdd_region *region = stop->region;
 	struct pdd_space *space = region->priv.space;
 	struct visit visit = { .scanner = scanner, .worker = worker, .region = region };
-	uint64_t done;
+	uint64_t first = stop->first;
 
-	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
-		scanner->priv.stats.space_lock_misses++;
-		return false;
-	}
+	pddi_visit_begin(scanner, &worker->priv.visit);
+	scanner->priv.nstepping++;
+	(void)pddi_claim(scanner, &worker->priv.visit, &worker->priv.visit.at, region, first);
 	pddi_written_ask(scanner, worker, region, first, ahead);
-	*next = first + npages;
 	visit.extent = pddi_extent_find(region, first / PDD_EXTENT_PAGES);
-	if (is_at_rest(scanner, visit.extent)) {
+	if (is_at_rest(scanner, visit.extent))
 		space->priv.counts.pages_clean += npages;
-		scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-		return true;
-	}
-	scanner->priv.visiting = true;
-	done = visit_extent(&visit, first, npages);
+	else
+		pddi_pass_skip(stop, first + npages, visit_pages(&visit, first, npages));
+	scanner->priv.nstepping--;
+	pddi_visit_end(scanner, &worker->priv.visit);
 	pddi_frames_flush(scanner);
-	if (done < npages)
-		pddi_visit_miss(region, first + done, npages - done);
-	if (visit.extent)
-		pddi_extent_put(region, visit.extent);
-	if (done == npages)
-		*next = skip_hole(region, first + npages, visit.reach);
+	pddi_unlock(scanner);
 	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
-	return true;
+	pddi_lock(scanner);
 }

@@ -77,7 +77,9 @@ static void ask(struct pdd_scanner *scanner, struct pdd_worker *worker, struct p
 		int64_t n;
 
 		memset(bits, 0, (npages + 63) / 64 * sizeof(*bits));
+		pddi_unlock(scanner);
 		n = scanner->priv.ops.pages_written(scanner->priv.ctx, region, bits, first, npages);
+		pddi_lock(scanner);
 		if (n <= 0) {
 			if (n < 0)
 				(void)pddi_reason(scanner, PDD_HOOK_PAGES_WRITTEN, (int)n);

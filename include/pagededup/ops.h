@@ -19,10 +19,20 @@
  *	frame_content | frame_is_mapped            of every frame
  *	space_trylock(t) frames_remap(r') space_unlock(t) frame_free
  *
+ * Several threads. With the hooks lock and unlock any number of threads may call the library for one
+ * scanner: steps, each with a worker of its own, and whatever else. Then hooks are called by several
+ * threads at once. No two steps are at one extent at the same time; between pages_get and pages_put,
+ * and between hold and what ends it, none of the pages of that extent is given to a hook for another
+ * step. The space's lock has to be one that several steps can have at once: otherwise the others find
+ * it busy.
+ *
  * Rules for all hooks
  *  - Called on the thread that called the library, never while a structure of the library is half
  *    linked. They must not call back into the scanner.
- *  - They may sleep, except for space_trylock, which must not wait for the space's lock.
+ *  - They may sleep, except for those that are called with the scanner's lock held: space_trylock,
+ *    frame_content, frame_is_mapped, now_ns, trace, unlock, and, for one page at a time and only among
+ *    checksum collisions, pages_get, pages_put, space_unlock and checksum. These must not wait for
+ *    anything that is held by whoever calls the library.
  *  - All that return a value may fail at any time. What failed keeps its page and its content; a
  *    later pass tries again. Where a count is returned, 0 counts as busy.
  *  - "n done" means a prefix of the range: a return of k > 0 with k < n is a partial success, after
@@ -114,8 +124,10 @@ struct pdd_view {
 /** A frame to be made: whose content, and where it would best stand. */
 struct pdd_frame_wish {
 	const void *content;            /* to be copied; may change meanwhile */
-	const struct pdd_region *region; /* place of the twin: numbers only, the page is not */
-	uint64_t page;                  /* to be touched */
+	const struct pdd_region *region; /* place of the twin: numbers only, the page is not to be */
+	uint64_t page;                  /* touched. With several threads the region may be removed
+					   meanwhile: not to be dereferenced, unless the embedder
+					   keeps it */
 	uint16_t node;                  /* where nodes are kept apart: the NUMA node it has to be on */
 };
 
@@ -315,6 +327,16 @@ struct pdd_ops {
 	 */
 	int64_t (*pages_written)(void *ctx, struct pdd_region *region, uint64_t *bits,
 				 uint64_t first, uint64_t npages);
+
+	/**
+	 * Optional, both or none: the scanner's lock, which lets several threads call the library.
+	 * One lock that waits, such as a mutex; not recursive. It is held while the structures are
+	 * read or changed, some microseconds at a time, and not while pages are read, copied,
+	 * compared among each other, held or mapped. Locks are taken in this order: the embedder's
+	 * own, a space's, this one; under it spaces are only tried.
+	 */
+	void (*lock)(void *ctx);
+	void (*unlock)(void *ctx);
 };
 
 /* Pages that pages_written is asked for at once: one call for many extents keeps its cost down. */

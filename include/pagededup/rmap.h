@@ -64,6 +64,14 @@ enum pdd_mapping {
 typedef bool (*pdd_rmap_fn)(void *ctx, enum pdd_mapping mapping, struct pdd_region *region,
 			    uint64_t page);
 
+/** Room of a walk for one sharer. Private fields. */
+struct pdd_rmap_room {
+	struct {
+		struct pdd_region *region;
+		uint64_t page;
+	} priv;
+};
+
 /** What a walk did. */
 struct pdd_rmap_result {
 	uint64_t hits;   /* calls of the callback */
@@ -78,18 +86,21 @@ struct pdd_rmap_result {
  * tells that they are missing.
  *
  * @param result   out, may be NULL
- * @param frame    that has not gone back (frame_free)
- * @param sharers  room for @p nsharers pointers: as many sharers are worked on together. With at
- *                 least pdd_frame_sharers() of them the cost is as below; with fewer, a page of an
+ * @param frame    that has not gone back (frame_free); it does not before the walk ends
+ * @param room     for @p nroom sharers, as many as are worked on together. With at least
+ *                 pdd_frame_sharers() of them the cost is as below; with fewer, a page of an
  *                 object that several sharers map is searched once for each piece
  * @return 0; -EINVAL: NULL, no room
  * Locking: as all calls on a scanner; no region is added, moved, resized or removed meanwhile. Spaces
- * of clones are tried: those that the caller has locked itself, so that the try fails, are UNKNOWN.
+ * of clones are tried: those that the caller has locked itself, so that the try fails, are UNKNOWN, and
+ * so are pages where a step is at work. Steps of other threads may go on: pages that are sharers from
+ * the begin of the walk to its end are told of once; a page that begins or ends to be one meanwhile may
+ * be, and clones at its place may be told of twice.
  * Calls hooks: space_trylock, pages_get, pages_put, space_unlock; for clones only.
  * Complexity: O(s log s + s log regions + visits) for s sharers. Since: 0.1
  */
 PDD_API int pdd_rmap_walk(struct pdd_scanner *scanner, struct pdd_rmap_result *result,
-			  struct pdd_frame *frame, struct pdd_item **sharers, size_t nsharers,
+			  struct pdd_frame *frame, struct pdd_rmap_room *room, size_t nroom,
 			  pdd_rmap_fn callback, void *ctx);
 
 #ifdef __cplusplus

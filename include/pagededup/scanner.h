@@ -7,9 +7,11 @@
  * all pages, and leaves nothing pending. A page must be seen unchanged by two looks before it is
  * merged. Between two passes chains are pruned, if frames lost sharers.
  *
- * Locking: all calls on one scanner come from one thread at a time, save pdd_scanner_quiesce() and
- * pdd_scanner_resume(). Calls that change spaces or regions need the space's layout locked
- * exclusively by the embedder, or no step running.
+ * Locking: with the hooks lock and unlock (ops.h) any thread may call at any time, and several may
+ * step through one pass, each with a worker of its own. Without them all calls on one scanner come
+ * from one thread at a time, save pdd_scanner_quiesce() and pdd_scanner_resume(). In either case calls
+ * that change spaces or regions need the space's layout locked exclusively by the embedder, or no step
+ * running; some calls say that they need no step running at all.
  *
  * Nothing is allocated: scanner, workers, spaces, regions, extents and items are the embedder's
  * memory, and stay where they are until they are removed. All but the scanner are zeroed before
@@ -53,17 +55,36 @@ struct pdd_scanner_options {
 	const struct pdd_tunables *tunables; /* copied; NULL: the defaults */
 };
 
+/** An extent that a visit has to itself. */
+struct pdd_claim {
+	const struct pdd_region *region; /* NULL: none */
+	uint64_t number;
+};
+
+/** What a step is at, or a reverse walk, so that others leave it alone (claim.c). */
+struct pdd_visit {
+	struct pdd_visit *next; /* a younger one */
+	struct pdd_visit *prev;
+	uint64_t number;
+	struct pdd_claim at;     /* whose pages are looked at */
+	struct pdd_claim beside; /* whose pages are held, or asked for */
+};
+
 /** Pages of equal content that are to found a frame together, while a step carries that out. */
 struct pdd_group {
 	struct pdd_index_node node; /* in the place of the twin */
+	const struct pdd_visit *visit; /* whose group it is */
 	struct pdd_item *twin;
 	struct pdd_item *members; /* pages at hand */
 	struct pdd_frame *frame;
-	const void *content; /* of the first member */
+	struct pdd_item **entry; /* of the twin among the worker's, NULL: none */
+	const void *content;     /* of the first member */
 	uint64_t partition;  /* domain and node */
 	uint32_t nmembers;
-	bool open;  /* in the index: more pages may join */
-	bool fresh; /* the twin's place among true collisions, see search.c */
+	bool open;   /* in the index: more pages may join */
+	bool fresh;  /* the twin's place among true collisions, see search.c */
+	bool joined; /* the twin became a sharer of the frame; if not, ... */
+	uint8_t twin_reason; /* ... why */
 };
 
 /** A search that is about to be made. */
@@ -72,20 +93,25 @@ struct pdd_search_ahead {
 	const struct pdd_index_node *node; /* how far it is loaded */
 };
 
-/** What one extent's worth of decisions needs, about 84 KiB; one per thread that steps. */
+/** What one extent's worth of decisions needs, about 100 KiB; one per thread that steps. */
 struct pdd_worker {
 	struct {
+		struct pdd_visit visit;
 		struct pdd_view views[PDD_WORKER_VIEWS];
 		struct pdd_item *batch[PDD_BATCH_PAGES];
 		const void *contents[PDD_BATCH_PAGES];
 		struct pdd_checksum checksums[PDD_BATCH_PAGES];
+		uint8_t intents[PDD_BATCH_PAGES]; /* what is to be done with them, see look.c */
 		struct pdd_search_ahead searches[PDD_BATCH_PAGES];
 		struct pdd_item *decided[PDD_EXTENT_PAGES]; /* in page order */
 		struct pdd_item *run[PDD_EXTENT_PAGES];
+		uint8_t fates[PDD_EXTENT_PAGES];    /* of the pages of the run, see merge.c */
+		uint8_t verdicts[PDD_EXTENT_PAGES]; /* of comparing them */
 		struct pdd_item *twins[PDD_EXTENT_PAGES]; /* of the groups, in order */
 		struct pdd_group groups[PDD_EXTENT_PAGES];
 		struct pdd_frame_wish wishes[PDD_EXTENT_PAGES];
 		struct pdd_frame *frames[PDD_EXTENT_PAGES];
+		int errors[PDD_EXTENT_PAGES]; /* of reading pages or frames */
 		uint64_t written[PDD_WRITTEN_PAGES_MAX / 64]; /* what pages_written answers */
 		uint32_t nbatch;
 		uint32_t ndecided;
@@ -129,8 +155,15 @@ struct pdd_scanner {
 		uint64_t epoch;          /* number of the pass under way */
 		uint64_t nframes;        /* in the index, dups and kept ones included */
 		uint64_t nbeside;        /* nodes beside others of their checksum, but the first */
-		struct pdd_frame *freed; /* to go back at the end of the visit under way */
-		bool visiting;
+		struct pdd_visit *visits; /* under way, the oldest first */
+		struct pdd_visit *last_visit;
+		uint64_t visit_number;    /* of the youngest so far */
+		uint32_t nstepping;       /* steps that are at pages */
+		bool pruning;             /* a step is in a prune */
+		bool prune_waits;         /* a step waits for others, to prune */
+		struct pdd_frame *freed;  /* to go back, first in first out */
+		struct pdd_frame *last_freed;
+		struct pdd_rmap_cursor *cursors; /* of reverse walks under way */
 		struct pdd_stats stats;
 		unsigned char secret[PDD_SECRET_LEN_MAX];
 		size_t secret_len;
@@ -151,6 +184,9 @@ enum pdd_step {
 	PDD_STEP_PASS = 1, /* a pass was completed */
 	PDD_STEP_IDLE = 2, /* there is no region */
 	PDD_STEP_QUIET = 3, /* nothing was done: pdd_scanner_quiesce() */
+	PDD_STEP_WAIT = 4,  /* nothing is left to begin before another thread is through with what it is
+			       at: the last extents of the pass, the extent that comes next, a prune.
+			       Yield, and call again */
 };
 
 /**
@@ -160,7 +196,7 @@ enum pdd_step {
  * @return 0; -EINVAL: a required hook is missing, a size is smaller than the struct was in 0.1 or
  *         ends within a member, bytes beyond the known options are not zero, an unknown flag,
  *         page_shift, nroots or secret_len out of range, no secret and no checksum hook, only one
- *         of extent_get and extent_put, bad tunables (pdd_scanner_set_tunables())
+ *         of extent_get and extent_put or of lock and unlock, bad tunables (pdd_scanner_set_tunables())
  * Calls hooks: none. Since: 0.1
  */
 PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, void *ctx,
@@ -169,6 +205,9 @@ PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *
 /**
  * Do a bounded part of a pass, or, if it is time for one, of a prune. It ends at the end of the pass
  * even if the budget is not used up.
+ *
+ * Threads that step at the same time take extents in turn, so budgets should be whole extents, as many
+ * as time allows. The last one out ends the pass, and is told so.
  *
  * @param worker  zeroed before its first use; not used by two calls at once
  * @return enum pdd_step, or -EINVAL: NULL, no budget, or a deadline without the now_ns hook
@@ -213,7 +252,7 @@ PDD_API int pdd_scanner_prune(struct pdd_scanner *scanner);
  *
  * @param budget  pages to unmerge at most, at least 1
  * @return the number of pages unmerged; 0: done. Or -errno as pdd_region_unmerge()
- * Locking: all spaces exclusively, or no step running. Calls hooks: as pdd_region_unmerge(), and
+ * Locking: no step running (pdd_scanner_quiesce()). Calls hooks: as pdd_region_unmerge(), and
  * extent_put. Complexity: O(pages unmerged + extents), the last call O(pages). Since: 0.1
  */
 PDD_API int64_t pdd_scanner_unmerge(struct pdd_scanner *scanner, uint64_t budget);
@@ -232,6 +271,7 @@ PDD_API int pdd_frame_moved(struct pdd_scanner *scanner, struct pdd_frame *frame
  * Walk everything and prove it: the index, chains, sharers, states and statistics.
  * @param why  out, may be NULL: a static string
  * @return 0, or -EUCLEAN
+ * Locking: no step running, and nobody else who changes anything.
  * Calls hooks: frame_content. Complexity: O(pages + roots). Since: 0.1
  */
 PDD_API int pdd_scanner_check(const struct pdd_scanner *scanner, const char **why);

@@ -12,7 +12,7 @@
  * through its object (rmap.h).
  *
  * Locking: each function needs the layout of the space locked exclusively by the embedder, or no
- * step running. All calls on one scanner come from one thread at a time.
+ * step running. Which thread may call is said in scanner.h.
  */
 #ifndef PAGEDEDUP_SPACE_H
 #define PAGEDEDUP_SPACE_H

@@ -69,7 +69,8 @@ PDD_API void pdd_tunables_init(struct pdd_tunables *tunables);
  * @return 0; -EINVAL: NULL, a value out of its range, or a size that is 0, not known here with
  *         bytes that are not zero, or ends within a member; -EBUSY: merge_across_nodes is to change
  *         while there are frames: unmerge everything first, pdd_scanner_unmerge(); where there are
- *         clones, steps until `frames_kept` is 0, too
+ *         clones, steps until `frames_kept` is 0, too; -EAGAIN: another thread is in the middle of
+ *         a step: pdd_scanner_quiesce() first
  * Locking: as all calls on a scanner. Calls hooks: none.
  * Complexity: O(1); O(pages in the index + roots) if merge_across_nodes changes: all of them leave
  * the index, and are due. Since: 0.1

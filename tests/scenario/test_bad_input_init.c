@@ -57,6 +57,7 @@ static void test_hooks(void **unused)
 		offsetof(struct pdd_ops, frame_content), offsetof(struct pdd_ops, frame_free),
 		/* both or none */
 		offsetof(struct pdd_ops, extent_get),	 offsetof(struct pdd_ops, extent_put),
+		offsetof(struct pdd_ops, lock),		 offsetof(struct pdd_ops, unlock),
 	};
 	static const size_t optional[] = {
 		offsetof(struct pdd_ops, zero_map),	   offsetof(struct pdd_ops, checksum),
@@ -82,6 +83,8 @@ static void test_hooks(void **unused)
 	ops = sim_ops;
 	ops.extent_get = NULL;
 	ops.extent_put = NULL;
+	ops.lock = NULL;
+	ops.unlock = NULL;
 	assert_int_equal(init_ops(&ops), 0);
 }
 

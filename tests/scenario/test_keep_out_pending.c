@@ -23,7 +23,7 @@ struct act {
 	uint64_t first, npages;
 	uint64_t at;        /* its turn is the at-th hook call, from 1 */
 	uint64_t calls;     /* at which a's space was not locked */
-	bool trylocks;      /* only at its space's trylock, or at all other hooks */
+	bool locks;         /* only before the scanner is locked, or at all other hooks */
 	bool done;
 	struct sim_region *a;
 };
@@ -49,10 +49,10 @@ static bool keeps_out(void)
 
 static void at_hook(struct sim *sim, enum sim_hook hook, bool before)
 {
-	bool trylock = hook == SIM_TRYLOCK && before && sim->nlocks == 1;
+	bool lock = hook == SIM_LOCK_SCANNER && before;
 
-	if (!sim->stepping || act.done || act.a->space->locked || trylock != act.trylocks ||
-	    ++act.calls != act.at)
+	if (!sim->stepping || act.done || act.a->space->locked || lock != act.locks ||
+	    sim->scanner_locked || ++act.calls != act.at)
 		return;
 	act.done = true;
 	sim->stepping = false; /* hooks that it calls are called by that thread */
@@ -163,7 +163,7 @@ static bool one_act(uint32_t limit)
 }
 
 /* Every act at every hook call. */
-static void every_act(bool trylocks)
+static void every_act(bool locks)
 {
 	static const struct {
 		uint64_t first, npages;
@@ -175,7 +175,7 @@ static void every_act(bool trylocks)
 				.call = calls[c],
 				.first = ranges[r].first,
 				.npages = ranges[r].npages,
-				.trylocks = trylocks,
+				.locks = locks,
 			};
 			for (act.at = 1; one_act(2 + (r + c) % 3); act.at++)
 				;
@@ -245,7 +245,7 @@ static void test_between_batches(void **unused)
 	}
 }
 
-/* At the last moment, when their space is being tried: what is held is picked once it is locked. */
+/* At the last moment: when the step locks the scanner, to go on with what it decided. */
 static void test_before_the_lock(void **unused)
 {
 	every_act(true);

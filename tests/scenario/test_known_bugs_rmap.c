@@ -35,7 +35,7 @@ static bool tell(void *ctx, enum pdd_mapping mapping, struct pdd_region *region,
 
 static void walk(struct sim *sim, struct sim_frame *frame)
 {
-	struct pdd_item *room[TOLD_MAX];
+	struct pdd_rmap_room room[TOLD_MAX];
 
 	ntold = 0;
 	sim->stepping = true; /* for the hooks, which are called as in a step */

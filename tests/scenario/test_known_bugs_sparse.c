@@ -416,7 +416,7 @@ static bool tell(void *ctx, enum pdd_mapping mapping, struct pdd_region *region,
 /* Known bug 12, for the highest page number that an item has room for, and the highest address. */
 static void test_12_highest_page(void **unused)
 {
-	struct pdd_item *room[4];
+	struct pdd_rmap_room room[4];
 	uint64_t sum = 0;
 
 	begin(PDD_REGION_PAGES_MAX, (UINT64_C(1) << 52) - PDD_REGION_PAGES_MAX);

@@ -215,7 +215,7 @@ static bool see(void *ctx, enum pdd_mapping mapping, struct pdd_region *region, 
 static void walk_all(struct world *world)
 {
 	struct walk walk = { .world = world, .seen = calloc(world->region->npages, 1) };
-	struct pdd_item *room[256];
+	struct pdd_rmap_room room[256];
 
 	for (struct sim_frame *f = world->sim->frames; f; f = f->next) {
 		struct pdd_rmap_result result;

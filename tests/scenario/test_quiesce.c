@@ -31,7 +31,7 @@ static struct plan {
 
 static void at_hook(struct sim *sim, enum sim_hook hook, bool before)
 {
-	if (!sim->stepping)
+	if (!sim->stepping || hook == SIM_LOCK_SCANNER || hook == SIM_UNLOCK_SCANNER)
 		return;
 	if (before && plan.quiet)
 		plan.after[hook]++;

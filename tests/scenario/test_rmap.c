@@ -37,7 +37,7 @@ static bool note(void *ctx, enum pdd_mapping mapping, struct pdd_region *region,
 
 static void walk(struct sim *sim, struct sim_frame *frame, size_t n)
 {
-	struct pdd_item *room[NTOLD];
+	struct pdd_rmap_room room[NTOLD];
 
 	ntold = 0;
 	sim->stepping = true; /* hooks are called as in a step */

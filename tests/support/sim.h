@@ -35,7 +35,9 @@ enum sim_hook {
 	SIM_EXTENT_GET = 16,
 	SIM_EXTENT_PUT = 17,
 	SIM_PAGES_WRITTEN = 18,
-	SIM_HOOKS = 19,
+	SIM_LOCK_SCANNER = 19, /* before and after: another thread may be in the library */
+	SIM_UNLOCK_SCANNER = 20,
+	SIM_HOOKS = 21,
 };
 
 enum sim_checksum {
@@ -155,6 +157,8 @@ struct sim {
 	uint64_t part_once;  /* the next longer range is done so far, the call after it fails */
 	uint64_t max_views;  /* 0: as many as there are */
 	bool single_views;   /* one page in each view */
+
+	bool scanner_locked; /* nobody but the step under way may call the library */
 
 	void (*at)(struct sim *sim, enum sim_hook hook, bool before);
 	void *test; /* for `at` */

@@ -31,8 +31,25 @@ static struct sim_frame *frame_of_sim(struct pdd_frame *frame)
 
 /* ---- what is common to all hooks ---- */
 
+/* Hooks that may be called with the scanner's lock held; some of them for one page only. */
+static bool may_lock(enum sim_hook hook, uint64_t npages)
+{
+	switch (hook) {
+	case SIM_TRYLOCK:
+	case SIM_UNLOCK:
+	case SIM_FRAME_CONTENT:
+	case SIM_FRAME_IS_MAPPED:
+	case SIM_CHECKSUM: return true;
+	case SIM_PAGES_GET:
+	case SIM_PAGES_PUT: return npages <= 1;
+	default: return false;
+	}
+}
+
 static void enter(struct sim *sim, enum sim_hook hook, uint64_t npages)
 {
+	if (sim->scanner_locked && !may_lock(hook, npages))
+		sim_fail("hook %d is called with the scanner's lock held", (int)hook);
 	sim->calls[hook]++;
 	if (npages)
 		sim->now += sim->ns_per_hook + npages * sim->ns_per_page;
@@ -96,6 +113,32 @@ static void check_range(struct sim *sim, const struct sim_region *region, uint64
 }
 
 /* ---- locks ---- */
+
+static void lock_scanner(void *ctx)
+{
+	struct sim *sim = ctx;
+
+	if (!sim) /* some tests have a scanner without memory */
+		return;
+	if (sim->scanner_locked)
+		sim_fail("the scanner's lock is taken twice");
+	if (sim->at)
+		sim->at(sim, SIM_LOCK_SCANNER, true);
+	sim->scanner_locked = true;
+}
+
+static void unlock_scanner(void *ctx)
+{
+	struct sim *sim = ctx;
+
+	if (!sim)
+		return;
+	if (!sim->scanner_locked)
+		sim_fail("the scanner's lock is released, but not held");
+	sim->scanner_locked = false;
+	if (sim->at)
+		sim->at(sim, SIM_UNLOCK_SCANNER, false);
+}
 
 static bool space_trylock(void *ctx, struct pdd_space *pdd_space)
 {
@@ -704,4 +747,6 @@ const struct pdd_ops sim_ops = {
 	.extent_get = extent_get,
 	.extent_put = extent_put,
 	.pages_written = pages_written,
+	.lock = lock_scanner,
+	.unlock = unlock_scanner,
 };

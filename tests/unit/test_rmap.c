@@ -25,7 +25,7 @@ static struct told {
 } told[NTOLD];
 static uint64_t ntold, stop_after;
 static struct pdd_rmap_result result;
-static struct pdd_item *room[NTOLD + 1];
+static struct pdd_rmap_room room[NTOLD + 1];
 
 static const struct sim_region *failing; /* pages_get of this region says: */
 static int failure;
@@ -110,17 +110,17 @@ static bool note(void *ctx, enum pdd_mapping mapping, struct pdd_region *region,
 /* Walk with room for so many sharers. */
 static void walk(struct sim *sim, struct sim_frame *frame, size_t n)
 {
-	struct pdd_item *const beyond = (struct pdd_item *)(void *)sim;
+	struct pdd_region *const beyond = (struct pdd_region *)(void *)sim;
 
 	assert_true(n <= NTOLD);
 	ntold = 0;
-	room[n] = beyond;
+	room[n].priv.region = beyond;
 	left_over = &frame->frame;
 	sim->stepping = true; /* hooks are called as in a step */
 	assert_int_equal(pdd_rmap_walk(&sim->scanner, &result, &frame->frame, room, n, note, sim),
 			 0);
 	sim->stepping = false;
-	assert_ptr_equal(room[n], beyond);
+	assert_ptr_equal(room[n].priv.region, beyond);
 	assert_int_equal(result.hits, ntold);
 	sim_verify(sim);
 }
@@ -496,8 +496,9 @@ static void test_sharers_are_sorted_by_place(void **state)
 	frame = sim->spaces->regions->pages[0].frame;
 	check_walks(sim, frame, 12 * 3 * 7);
 	for (uint64_t i = 0; i < ntold; i++) {
-		const struct pdd_region *r = room[i]->priv.region;
-		uint64_t its_place = pdd_interval_first(&r->priv.interval) + item_page(room[i]);
+		const struct pdd_region *r = room[i].priv.region;
+		uint64_t its_place =
+			pdd_interval_first(&r->priv.interval) + room[i].priv.page;
 
 		assert_true(object < (uintptr_t)r->priv.object ||
 			    (object == (uintptr_t)r->priv.object && place <= its_place));
