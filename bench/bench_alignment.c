@@ -7,8 +7,8 @@
  * never met. The experiment that showed it: a page, and an equal one 0 to 20 passes later; 20
  * starts of each, 64 passes more. Of these 420 pairs it merged 360.
  *
- * Here a model of the old algorithm (baseline/ksm_scan.h) and all policies of the library go through
- * it, on the same hooks, beside 16,384 pages that are alone. When all are old, what 64
+ * Here a model of the old algorithm (baseline/ksm_scan.h) and all policies of the library go
+ * through it, on the same hooks, beside 16,384 pages that are alone. When all are old, what 64
  * passes read is counted: pages on average, and at most in one pass.
  *
  * "worst wait" is from the pass with the second look at the younger page, in which a pair can merge
@@ -25,6 +25,8 @@
 #include <pagededup/scanner.h>
 
 #include "baseline/ksm_scan.h"
+#include "support/measure.h"
+#include "support/noop_hooks.h"
 
 #define PAGE_SHIFT 6u
 #define PAGE_BYTES (1u << PAGE_SHIFT)
@@ -105,15 +107,6 @@ struct row {
 
 /* ---- hooks: nobody but the benchmark writes, and not while a step is under way ---- */
 
-static bool space_trylock(void *ctx, struct pdd_space *space)
-{
-	return true;
-}
-
-static void space_unlock(void *ctx, struct pdd_space *space)
-{
-}
-
 static int pages_get(void *ctx, struct pdd_region *region, struct pdd_view *views, uint32_t nviews,
 		     uint64_t first, uint64_t npages)
 {
@@ -134,10 +127,6 @@ static int pages_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 		}
 	}
 	return (int)n;
-}
-
-static void pages_put(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages)
-{
 }
 
 static int frames_create(void *ctx, struct pdd_frame **frames, const struct pdd_frame_wish *wishes,
@@ -189,12 +178,12 @@ static void frame_free(void *ctx, struct pdd_frame *frame)
 
 static const struct pdd_ops ops = {
 	.size = sizeof(ops),
-	.space_trylock = space_trylock,
-	.space_unlock = space_unlock,
+	.space_trylock = noop_space_trylock,
+	.space_unlock = noop_space_unlock,
 	.pages_get = pages_get,
-	.pages_put = pages_put,
+	.pages_put = noop_range,
 	.hold = pages_get,
-	.release = pages_put,
+	.release = noop_range,
 	.frames_create = frames_create,
 	.frames_map = frames_map,
 	.frames_unmap = frames_unmap,
@@ -374,14 +363,11 @@ static void print(const struct scenario *s, const struct row *row, bool json)
 
 int main(int argc, char **argv)
 {
-	bool json = argc == 2 && !strcmp(argv[1], "--json");
-	bool help = argc == 2 && !strcmp(argv[1], "--help");
+	uint64_t json = 0;
+	const struct measure_option known = { .name = "json", .value = &json };
 	int result = 0;
 
-	if (argc > 1 && !json) {
-		fprintf(help ? stdout : stderr, "usage: bench_alignment [--json]\n");
-		return help ? 0 : 2;
-	}
+	measure_options(argc, argv, &known, 1);
 	if (!json)
 		print_head();
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {

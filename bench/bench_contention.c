@@ -43,6 +43,7 @@
 #include <string.h>
 
 #include "support/contention_world.h"
+#include "support/measure.h"
 
 #define ROUNDS_MAX 9u
 #define MERGE_PASSES_MAX 50u
@@ -295,15 +296,12 @@ static int run(enum lock_kind kind, struct contenders *contenders, bool json)
 
 int main(int argc, char **argv)
 {
-	bool json = argc == 2 && !strcmp(argv[1], "--json");
-	bool help = argc == 2 && !strcmp(argv[1], "--help");
+	uint64_t json = 0;
+	const struct measure_option known = { .name = "json", .value = &json };
 	struct contenders contenders;
 	int err = 0;
 
-	if (argc > 1 && !json) {
-		fprintf(help ? stdout : stderr, "usage: bench_contention [--json]\n");
-		return help ? 0 : 2;
-	}
+	measure_options(argc, argv, &known, 1);
 	if (contenders_start(&contenders, 1))
 		return 1;
 	if (!json)

@@ -13,15 +13,14 @@
  *
  * The embedder is a list of pages in order, in which hooks find theirs by bisection.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <pagededup/scanner.h>
+
+#include "support/measure.h"
 
 #define PAGE_SHIFT 12u
 #define PAGE_BYTES (1u << PAGE_SHIFT)
@@ -275,14 +274,6 @@ static int tear_down(struct host *host)
 	       pdd_space_remove(&host->spaces[0]) || pdd_space_remove(&host->spaces[1]);
 }
 
-static double now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
 static int pass(struct host *host)
 {
 	const struct pdd_budget budget = { .pages = UINT64_MAX };
@@ -301,12 +292,12 @@ static uint64_t merged(const struct host *host)
 static int measure(struct host *host, const struct scenario *s, struct row *row)
 {
 	struct pdd_stats stats = { .size = sizeof(stats) };
-	double begin = now_ms();
+	double begin = measure_wall_ns();
 
 	host->ncalls = 0;
 	if (pass(host))
 		return -1;
-	row->scan_ms = now_ms() - begin;
+	row->scan_ms = (measure_wall_ns() - begin) * 1e-6;
 	row->scan_calls = host->ncalls;
 	/* The last page of a frame that would be alone may be left over. */
 	if (pass(host) || pass(host) || merged(host) + 1 < s->npages + (s->npages == 1) ||
@@ -314,10 +305,10 @@ static int measure(struct host *host, const struct scenario *s, struct row *row)
 		return -1;
 	row->metadata_bytes = stats.metadata_bytes;
 	host->ncalls = 0;
-	begin = now_ms();
+	begin = measure_wall_ns();
 	if (pdd_space_unmerge(&host->spaces[1], UINT64_MAX) + 1 < (int64_t)s->npages)
 		return -1;
-	row->unmerge_ms = now_ms() - begin;
+	row->unmerge_ms = (measure_wall_ns() - begin) * 1e-6;
 	row->unmerge_calls = host->ncalls;
 	return merged(host) ? -1 : 0;
 }
@@ -339,28 +330,19 @@ static int run(const struct scenario *s, struct row *row)
 
 /* ---- rows ---- */
 
-static int compare(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* One row of all rounds: median times; the rest is the same in each. */
 static int run_all(const struct scenario *s, struct row *row)
 {
-	double scan_ms[ROUNDS], unmerge_ms[ROUNDS];
+	struct samples scan_ms = { .n = 0 }, unmerge_ms = { .n = 0 };
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		if (run(s, row))
 			return -1;
-		scan_ms[i] = row->scan_ms;
-		unmerge_ms[i] = row->unmerge_ms;
+		samples_add(&scan_ms, row->scan_ms);
+		samples_add(&unmerge_ms, row->unmerge_ms);
 	}
-	qsort(scan_ms, ROUNDS, sizeof(scan_ms[0]), compare);
-	qsort(unmerge_ms, ROUNDS, sizeof(unmerge_ms[0]), compare);
-	row->scan_ms = scan_ms[ROUNDS / 2];
-	row->unmerge_ms = unmerge_ms[ROUNDS / 2];
+	row->scan_ms = samples_median(&scan_ms);
+	row->unmerge_ms = samples_median(&unmerge_ms);
 	return 0;
 }
 
@@ -386,13 +368,10 @@ static void print(const struct scenario *s, const struct row *row, bool json)
 
 int main(int argc, char **argv)
 {
-	bool json = argc == 2 && !strcmp(argv[1], "--json");
-	bool help = argc == 2 && !strcmp(argv[1], "--help");
+	uint64_t json = 0;
+	const struct measure_option known = { .name = "json", .value = &json };
 
-	if (argc > 1 && !json) {
-		fprintf(help ? stdout : stderr, "usage: bench_sparse [--json]\n");
-		return help ? 0 : 2;
-	}
+	measure_options(argc, argv, &known, 1);
 	if (!json)
 		print_head();
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {

@@ -8,7 +8,7 @@ if(PDD_SANITIZE)
 	add_link_options(-fsanitize=${PDD_SANITIZE})
 endif()
 
-# These two files read live pages, which their owners may write meanwhile. That race is meant: what
+# These three files read live pages, which their owners may write meanwhile. That race is meant: what
 # such a read says is a hint, and counts only once it was repeated on a held page. So their loops are
 # not instrumented, and are kept from becoming calls of memcmp or memcpy, which the sanitizer's
 # runtime intercepts. (-fno-builtin would do the reverse to the inlined memcpy calls of xxHash.)
@@ -19,6 +19,6 @@ if(PDD_SANITIZE MATCHES "thread")
 	else()
 		set(keep_loops -mllvm -disable-loop-idiom-all)
 	endif()
-	set_source_files_properties(lib/checksum.c lib/content.c PROPERTIES
+	set_source_files_properties(lib/checksum.c lib/checksum_avx2.c lib/content.c PROPERTIES
 		COMPILE_OPTIONS "-fno-sanitize=thread;${keep_loops}")
 endif()

@@ -145,7 +145,7 @@ static int check_item(struct pdd_item *item, const struct pdd_region *region, ui
 		      struct pdd_counts *counts, struct numbers *n, const char **why)
 {
 	enum item_state state = item_state(item);
-	uint64_t *gauge = state_gauge(counts, state);
+	enum pdd_class class_ = item_class(item);
 
 	if (item->priv.region != region || item_page(item) != page)
 		return broken(why, "check: an item does not know its page");
@@ -154,11 +154,11 @@ static int check_item(struct pdd_item *item, const struct pdd_region *region, ui
 	if (item_is_kept_out(item) &&
 	    (state != ITEM_NEW || (!item_pins(item) && !item_is_excluded(item))))
 		return broken(why, "check: a page that is kept out is known, or not kept out");
-	if (gauge)
-		++*gauge;
-	gauge = class_gauge(counts, state, item_class(item));
-	if (gauge)
-		++*gauge;
+	counts->pages_unshared += state == ITEM_INDEXED;
+	counts->ksm_merging_pages += state == ITEM_SHARER;
+	counts->ksm_zero_pages += state == ITEM_ZERO;
+	counts->pages_zero_filled += item_zero_filled(state, class_);
+	counts->pages_same_filled += state != ITEM_NEW && class_ == PDD_CLASS_FILLED;
 	counts->ksm_rmap_items += state != ITEM_NEW;
 	counts->pages_due += item_is_due(item);
 	counts->reasons[item_reason(item)]++;

@@ -6,8 +6,10 @@
  * so that more pages of the same content join it instead of founding frames of their own.
  *
  * Invariants
- *  1. An open group stands in the index; one that is full (twin and members would fill a frame), or
- *     whose frame was made, does not. So there is at most one open group of a key.
+ *  1. An open group stands in the index until its frame takes its place, or it is dissolved; one that
+ *     is full (twin and members would fill a frame) does not. So there is at most one open group of
+ *     a key; and other threads, whose pages cannot join, find that there is going to be a frame
+ *     (search.c): else they would found another one.
  *  2. The twin and the members are PENDING and bound to the group, the members in its list. Once
  *     the frame is made each has a place reserved in it, and the members, which are at hand, are
  *     bound to the frame. The twin stays bound to the group: its space may not be locked, so its
@@ -85,7 +87,6 @@ static void dissolve(struct pdd_scanner *scanner, struct pdd_group *group, enum 
 static void adopt_frame(struct pdd_scanner *scanner, struct pdd_group *group,
 			struct pdd_frame *frame)
 {
-	close_group(scanner, group);
 	frame->priv.nreserved = group->nmembers + 1 + (group->twin != NULL);
 	group->frame = frame;
 	for (struct pdd_item *item = group->members; item; item = item->priv.node.u.member.next)
@@ -213,6 +214,7 @@ void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group
 			pddi_pending_cancel(scanner, group->members, reason);
 	} else if (item && !item->priv.node.u.member.next) {
 		/* Nobody is left to share with: the page takes the twin's place in the index. */
+		close_group(scanner, group);
 		pddi_pending_withdraw(scanner, item);
 		take_place(scanner, item);
 	}
@@ -225,6 +227,7 @@ void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker)
 
 		if (!frame)
 			continue;
+		close_group(scanner, &worker->priv.groups[i]);
 		if (frame->priv.nsharers && !(frame->priv.flags & FRAME_GONE))
 			pddi_stable_insert(scanner, frame);
 		pddi_stable_unreserve(scanner, frame);

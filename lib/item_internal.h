@@ -25,13 +25,14 @@
 
 #include "check_internal.h"
 
+/* In the word the last four stand at 4 * class + state, which costs no division to take apart. */
 enum item_state {
 	ITEM_NEW = 0,
 	ITEM_ZERO = 1,
-	ITEM_SEEN = 2, /* + enum pdd_class, so do the next three */
+	ITEM_SEEN = 4,
 	ITEM_INDEXED = 5,
-	ITEM_PENDING = 8,
-	ITEM_SHARER = 11,
+	ITEM_PENDING = 6,
+	ITEM_SHARER = 7,
 };
 
 /* The last word: where its fields begin, and their width. */
@@ -41,7 +42,7 @@ enum {
 	ITEM_AGE_BITS = 7,
 	ITEM_STATE_SHIFT = 41,
 	ITEM_STATE_BITS = 4,
-	ITEM_REASON_SHIFT = 45,
+	ITEM_REASON_SHIFT = ITEM_STATE_SHIFT + ITEM_STATE_BITS, /* both are set at once */
 	ITEM_REASON_BITS = 5,
 	ITEM_NODE_SHIFT = 50,
 	ITEM_NODE_BITS = 10,
@@ -64,7 +65,7 @@ _Static_assert(PDD_REASONS_MAX == 1 << ITEM_REASON_BITS, "arrays have room for a
 _Static_assert(PDD_NODES_MAX == 1 << ITEM_NODE_BITS, "nodes fit");
 _Static_assert(PDD_AGE_MAX < 1 << ITEM_AGE_BITS, "ages fit");
 _Static_assert(PDD_REGION_PAGES_MAX == UINT64_C(1) << ITEM_PAGE_BITS, "pages fit");
-_Static_assert(ITEM_SHARER + PDD_CLASS_ZERO < 1 << ITEM_STATE_BITS, "states fit");
+_Static_assert(ITEM_SHARER + 4 * PDD_CLASS_ZERO < 1 << ITEM_STATE_BITS, "states fit");
 
 static inline uint64_t item_field(const struct pdd_item *item, unsigned shift, unsigned bits)
 {
@@ -99,15 +100,46 @@ static inline enum item_state item_state(const struct pdd_item *item)
 {
 	unsigned state = (unsigned)item_field(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS);
 
-	return state < ITEM_SEEN ? (enum item_state)state
-				 : (enum item_state)(state - (state - ITEM_SEEN) % 3);
+	return (enum item_state)(state < ITEM_SEEN ? state : ITEM_SEEN | state % 4);
 }
 
 static inline enum pdd_class item_class(const struct pdd_item *item)
 {
 	unsigned state = (unsigned)item_field(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS);
 
-	return state < ITEM_SEEN ? PDD_CLASS_OTHER : (enum pdd_class)((state - ITEM_SEEN) % 3);
+	return state < ITEM_SEEN ? PDD_CLASS_OTHER : (enum pdd_class)(state / 4 - 1);
+}
+
+#define ITEM_FIELD(shift, bits) (((UINT64_C(1) << (bits)) - 1) << (shift))
+
+/* For item_is(). */
+#define ITEM_ANY_REASON PDD_REASONS
+
+/* Whether an item has this state, content of no special class, this reason or any, and is due or not: one
+ * comparison. */
+static inline bool item_is(const struct pdd_item *item, enum item_state state,
+			   enum pdd_reason reason, bool due)
+{
+	uint64_t mask = ITEM_FIELD(ITEM_STATE_SHIFT, ITEM_STATE_BITS) | ITEM_DUE;
+	uint64_t value = (uint64_t)state << ITEM_STATE_SHIFT | (due ? ITEM_DUE : 0);
+
+	if (reason != ITEM_ANY_REASON) {
+		mask |= ITEM_FIELD(ITEM_REASON_SHIFT, ITEM_REASON_BITS);
+		value |= (uint64_t)reason << ITEM_REASON_SHIFT;
+	}
+	return (item->priv.word & mask) == value;
+}
+
+/* Become INDEXED, content of no special class, UNIQUE, not due, with this mark (ITEM_FRESH or 0). What
+ * that changes in the gauges is the caller's. */
+static inline void item_become_unique(struct pdd_item *item, uint64_t fresh)
+{
+	uint64_t mask = ITEM_FIELD(ITEM_STATE_SHIFT, ITEM_STATE_BITS) |
+			ITEM_FIELD(ITEM_REASON_SHIFT, ITEM_REASON_BITS) | ITEM_DUE | ITEM_FRESH;
+
+	item->priv.word = (item->priv.word & ~mask) |
+			  (uint64_t)ITEM_INDEXED << ITEM_STATE_SHIFT |
+			  (uint64_t)PDD_REASON_UNIQUE << ITEM_REASON_SHIFT | fresh;
 }
 
 static inline bool item_is_due(const struct pdd_item *item)
@@ -204,20 +236,6 @@ static inline uint64_t frame_partition(const struct pdd_frame *frame)
 	return partition_of(frame->priv.domain, frame->priv.numa_node);
 }
 
-/* The gauge of a space that counts items in this state; NULL if none does. */
-static inline uint64_t *state_gauge(struct pdd_counts *counts, enum item_state state)
-{
-	switch (state) {
-	case ITEM_INDEXED: return &counts->pages_unshared;
-	case ITEM_SHARER: return &counts->ksm_merging_pages;
-	case ITEM_ZERO: return &counts->ksm_zero_pages;
-	case ITEM_NEW:
-	case ITEM_SEEN:
-	case ITEM_PENDING: break;
-	}
-	return NULL;
-}
-
 /* Whether a pass must come by an item, though nothing was written: it is not at rest yet. */
 static inline bool item_unsettled(enum item_state state, enum pdd_reason reason)
 {
@@ -232,51 +250,57 @@ static inline bool item_known(enum item_state state, enum pdd_reason reason)
 	return state != ITEM_NEW || reason != PDD_REASON_ABSENT;
 }
 
-/* The gauge of a space that counts pages of this class; NULL if none does. */
-static inline uint64_t *class_gauge(struct pdd_counts *counts, enum item_state state,
-				    enum pdd_class class_)
+static inline bool item_merged(enum item_state state)
 {
-	if (state == ITEM_ZERO || (state != ITEM_NEW && class_ == PDD_CLASS_ZERO))
-		return &counts->pages_zero_filled;
-	return state != ITEM_NEW && class_ == PDD_CLASS_FILLED ? &counts->pages_same_filled
-								     : NULL;
+	return state == ITEM_SHARER || state == ITEM_ZERO;
 }
 
-/* Count an item of a state, class and reason in its space and extent, or no longer. */
-static inline void item_account(const struct pdd_item *item, enum item_state state,
-				enum pdd_class class_, enum pdd_reason reason, int one)
+static inline bool item_zero_filled(enum item_state state, enum pdd_class class_)
 {
-	struct pdd_counts *counts = item_counts(item);
-	struct pdd_extent *extent = item_extent(item);
-	uint64_t by = (uint64_t)(int64_t)one;
-	uint64_t *gauge;
+	return state == ITEM_ZERO || (state != ITEM_NEW && class_ == PDD_CLASS_ZERO);
+}
 
-	gauge = state_gauge(counts, state);
-	if (gauge)
-		*gauge += by;
-	gauge = class_gauge(counts, state, class_);
-	if (gauge)
-		*gauge += by;
-	if (state != ITEM_NEW)
-		counts->ksm_rmap_items += by;
+/* Count an item of a state, class and reason in its space, or no longer. */
+static inline void item_account(struct pdd_counts *counts, enum item_state state,
+				enum pdd_class class_, enum pdd_reason reason, uint64_t by)
+{
 	counts->reasons[reason] += by;
-	if (item_unsettled(state, reason))
-		extent->priv.unsettled = (uint16_t)(extent->priv.unsettled + one);
-	if (item_known(state, reason))
-		extent->priv.known = (uint16_t)(extent->priv.known + one);
-	if (state == ITEM_SHARER || state == ITEM_ZERO)
-		extent->priv.merged = (uint16_t)(extent->priv.merged + one);
+	if (state == ITEM_NEW)
+		return;
+	counts->ksm_rmap_items += by;
+	if (state == ITEM_INDEXED)
+		counts->pages_unshared += by;
+	else if (state == ITEM_SHARER)
+		counts->ksm_merging_pages += by;
+	else if (state == ITEM_ZERO)
+		counts->ksm_zero_pages += by;
+	if (item_zero_filled(state, class_))
+		counts->pages_zero_filled += by;
+	else if (class_ == PDD_CLASS_FILLED)
+		counts->pages_same_filled += by;
 }
 
 /* Change the state, the class and the reason. A NEW or ZERO item has no class. */
 static inline void item_set_all(struct pdd_item *item, enum item_state state,
 				enum pdd_class class_, enum pdd_reason reason)
 {
-	item_account(item, item_state(item), item_class(item), item_reason(item), -1);
-	item_account(item, state, class_, reason, 1);
-	item_field_set(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS,
-		       (uint64_t)state + (state < ITEM_SEEN ? 0 : (uint64_t)class_));
-	item_field_set(item, ITEM_REASON_SHIFT, ITEM_REASON_BITS, reason);
+	enum item_state before = item_state(item);
+	enum pdd_reason reason_before = item_reason(item);
+	struct pdd_counts *counts = item_counts(item);
+	struct pdd_extent *extent = item_extent(item);
+
+	item_account(counts, before, item_class(item), reason_before, UINT64_MAX);
+	item_account(counts, state, class_, reason, 1);
+	extent->priv.unsettled = (uint16_t)(extent->priv.unsettled +
+					    item_unsettled(state, reason) -
+					    item_unsettled(before, reason_before));
+	extent->priv.known = (uint16_t)(extent->priv.known + item_known(state, reason) -
+					item_known(before, reason_before));
+	extent->priv.merged =
+		(uint16_t)(extent->priv.merged + item_merged(state) - item_merged(before));
+	item_field_set(item, ITEM_STATE_SHIFT, ITEM_STATE_BITS + ITEM_REASON_BITS,
+		       ((uint64_t)state + (state < ITEM_SEEN ? 0 : 4 * (uint64_t)class_)) |
+			       (uint64_t)reason << ITEM_STATE_BITS);
 }
 
 /* Change the state and the reason, keep the class. */
@@ -321,6 +345,13 @@ static inline void item_set_dirty(struct pdd_item *item, bool dirty)
 static inline void item_set_age(struct pdd_item *item, uint32_t age)
 {
 	item_field_set(item, ITEM_AGE_SHIFT, ITEM_AGE_BITS, age);
+}
+
+/* What pdd_aging_next() does, but for PDD_AGING_COUNTDOWN. */
+static inline void item_grow_older(struct pdd_item *item)
+{
+	if (item_age(item) < PDD_AGE_MAX)
+		item->priv.word += UINT64_C(1) << ITEM_AGE_SHIFT;
 }
 
 /* What a pending item is bound to: a frame, or a group, told apart by the lowest bit. */

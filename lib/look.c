@@ -25,6 +25,10 @@
 /* Nodes of a search that are loaded ahead; with one root for each node few trees are deeper. */
 #define LEVELS_AHEAD 4u
 
+/* What is loaded of a page ahead, in lines of the cache. */
+#define AHEAD_BYTES ((size_t)4096)
+#define LINE_BYTES ((size_t)64)
+
 static void decide(struct pdd_worker *worker, struct pdd_item *item)
 {
 	worker->priv.decided[worker->priv.ndecided++] = item;
@@ -38,15 +42,19 @@ static void reserve(struct pdd_worker *worker, struct pdd_item *item, struct pdd
 	decide(worker, item);
 }
 
-/* An unchanged page that is neither shared nor in the index. */
+/* An unchanged page that is neither shared nor in the index; its checksum is recorded. */
 static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
-		   const void *content)
+		   enum pdd_class class_, const void *content)
 {
 	enum pdd_reason reason = item_reason(item);
 	struct pdd_index_slot slot;
 	struct pdd_index_node *node;
+	enum search_result result =
+		pddi_search(scanner, &worker->priv.visit, &node, &slot, item, content);
 
-	switch (pddi_search(scanner, &worker->priv.visit, &node, &slot, item, content)) {
+	if (result != SEARCH_NOTHING && item_state(item) == ITEM_NEW)
+		item_set_all(item, ITEM_SEEN, class_, PDD_REASON_FIRST_LOOK);
+	switch (result) {
 	case SEARCH_RESERVED:
 		reserve(worker, item, frame_of(node));
 		break;
@@ -61,7 +69,7 @@ static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struc
 	case SEARCH_NOTHING:
 		if (!pddi_reason_stays(reason))
 			reason = PDD_REASON_UNIQUE;
-		pddi_search_link(scanner, &slot, item, reason);
+		pddi_search_link(scanner, &slot, item, class_, reason);
 		break;
 	case SEARCH_GIVE_UP:
 		pddi_item_fail(item, PDD_REASON_COLLISION);
@@ -89,23 +97,17 @@ static void remember(struct pdd_scanner *scanner, struct pdd_item *item,
 	item_set_due(item, first || before != PDD_REASON_VOLATILE);
 }
 
-static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
-		 const void *content, const struct pdd_checksum *checksum)
+/* A page that has the checksum that is recorded, or needs no second look to be taken for unchanged. */
+static void decide_unchanged(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			     const struct pdd_look *look)
 {
-	bool zero = checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner);
-	enum item_state state = item_state(item);
+	bool zero = look->checksum.class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner);
+	struct pdd_item *item = look->item;
 
-	item_counts(item)->pages_scanned++;
-	if (state == ITEM_NEW || checksum->value != item->priv.node.checksum ||
-	    checksum->class_ != item_class(item)) {
-		remember(scanner, item, checksum);
-		if (state != ITEM_NEW || !scanner->priv.tunables.one_look)
-			return;
-	}
 	item_set_due(item, false);
-	if (state == ITEM_PENDING) /* the twin of a page before it in the batch */
+	if (item_state(item) == ITEM_PENDING) /* the twin of a page before it in the batch */
 		return;
-	if (state == ITEM_INDEXED) {
+	if (item_state(item) == ITEM_INDEXED) {
 		if (!zero && !pddi_rebuilds(scanner) && pddi_search_is_alone(scanner, item))
 			return;
 		/* Zero pages are replaced only since a setting changed. Or the index is rebuilt.
@@ -116,10 +118,30 @@ static void look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct 
 	if (zero)
 		decide(worker, item);
 	else
-		search(scanner, worker, item, content);
+		search(scanner, worker, item, look->checksum.class_, look->content);
 }
 
-/* What the loop that reads pages has to know of one: it must not look at items. */
+/* A page was read: decide about it. */
+static void decide_page(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			const struct pdd_look *look)
+{
+	const struct pdd_checksum *checksum = &look->checksum;
+	bool zero = checksum->class_ == PDD_CLASS_ZERO && pddi_merges_zero(scanner);
+	struct pdd_item *item = look->item;
+	bool first = item_state(item) == ITEM_NEW;
+
+	if (first && scanner->priv.tunables.one_look && !zero) {
+		item->priv.node.checksum = checksum->value; /* mostly it goes straight into the index */
+	} else if (first || checksum->value != item->priv.node.checksum ||
+		   checksum->class_ != item_class(item)) {
+		remember(scanner, item, checksum);
+		if (!first || !scanner->priv.tunables.one_look)
+			return;
+	}
+	decide_unchanged(scanner, worker, look);
+}
+
+/* What the loop that reads pages has to know of one: it must not look at items (pdd_look.intent). */
 enum intent {
 	INTENT_CLEAN = 0,  /* it is known to be as it was: not to be read */
 	INTENT_READ = 1,   /* to be read; no search is likely to follow */
@@ -127,35 +149,49 @@ enum intent {
 	INTENT_SEARCH = 3, /* the same, and whatever it is it is searched for */
 };
 
-static enum intent intent_of(const struct pdd_scanner *scanner, const struct pdd_item *item)
+static inline enum intent intent_of(const struct pdd_scanner *scanner, enum item_state state)
 {
-	switch (item_state(item)) {
-	case ITEM_NEW: return scanner->priv.tunables.one_look ? INTENT_SEARCH : INTENT_READ;
-	case ITEM_SEEN: return pddi_is_clean(scanner, item) ? INTENT_CLEAN : INTENT_SECOND;
-	default: return pddi_is_clean(scanner, item) ? INTENT_CLEAN : INTENT_READ;
+	if (state == ITEM_NEW)
+		return scanner->priv.tunables.one_look ? INTENT_SEARCH : INTENT_READ;
+	return state == ITEM_SEEN ? INTENT_SECOND : INTENT_READ;
+}
+
+/* Ask for the page that is read after this one; behind the last of a batch that is likely to be its
+ * neighbour. The processor's own prefetcher stops at each page. */
+static inline void load_next_page(const struct pdd_scanner *scanner, const struct pdd_look *look,
+				  const struct pdd_look *end)
+{
+	size_t size = scanner->priv.page_size < AHEAD_BYTES ? scanner->priv.page_size : AHEAD_BYTES;
+	const char *next = (const char *)look->content + scanner->priv.page_size;
+
+	if (look + 1 < end) {
+		if (look[1].intent == INTENT_CLEAN)
+			return;
+		next = look[1].content;
 	}
+	for (size_t at = 0; at < size; at += LINE_BYTES)
+		PDD_PREFETCH_READ(next + at);
 }
 
 /* Checksum the pages of the batch, and ask for the roots of the searches that will follow: the
  * processor loads them meanwhile. The number of these searches. Without the scanner's lock. */
 static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
-	struct pdd_checksum *checksums = worker->priv.checksums;
+	struct pdd_search_ahead *searches = worker->priv.searches;
+	struct pdd_look *look = worker->priv.batch, *end = look + worker->priv.nbatch;
 	uint32_t nsearches = 0;
 
-	for (uint32_t i = 0; i < worker->priv.nbatch; i++) {
-		enum intent intent = (enum intent)worker->priv.intents[i];
-		uint64_t recorded = checksums[i].value;
+	for (; look < end; look++) {
+		uint64_t recorded = look->checksum.value;
 
-		worker->priv.errors[i] =
-			intent == INTENT_CLEAN
-				? 0
-				: pddi_checksum_read(scanner, &checksums[i],
-						     worker->priv.contents[i]);
-		if (intent == INTENT_SEARCH ||
-		    (intent == INTENT_SECOND && checksums[i].value == recorded)) {
-			pdd_index_prefetch(&scanner->priv.index, checksums[i].value);
-			worker->priv.searches[nsearches++].checksum = checksums[i].value;
+		load_next_page(scanner, look, end);
+		look->err = look->intent == INTENT_CLEAN
+				    ? 0
+				    : pddi_checksum_read(scanner, &look->checksum, look->content);
+		if (look->intent == INTENT_SEARCH ||
+		    (look->intent == INTENT_SECOND && look->checksum.value == recorded)) {
+			pdd_index_prefetch(&scanner->priv.index, look->checksum.value);
+			searches[nsearches++].checksum = look->checksum.value;
 		}
 	}
 	return nsearches;
@@ -189,44 +225,125 @@ static void load_ahead(const struct pdd_scanner *scanner, struct pdd_search_ahea
 	}
 }
 
+/* ---- what most looks find ----
+ *
+ * A page of a later pass is in the index, and unchanged; one that is new is put there, as nothing has its
+ * checksum. Both are decided here without a call for each step of it, and what is counted of them is
+ * counted once for the batch. All others are decide_page()'s.
+ */
+
+struct common {
+	struct pdd_scanner *scanner;
+	struct pdd_extent *extent;
+	struct pdd_counts *counts;
+	uint64_t fresh;    /* the mark of items that are inserted now */
+	bool one_look;
+	uint16_t nfirst;  /* pages that were NEW and are in the index now */
+	uint16_t nsecond; /* that were SEEN for the first time, and due */
+};
+
+/* All pages of a batch are of one extent. */
+static void begin_common(struct common *common, struct pdd_scanner *scanner,
+			 const struct pdd_item *item)
+{
+	*common = (struct common){
+		.scanner = scanner,
+		.extent = item_extent(item),
+		.counts = item_counts(item),
+		.fresh = pddi_search_fresh_mark(scanner),
+		.one_look = scanner->priv.tunables.one_look,
+	};
+}
+
+static void end_common(struct common *common)
+{
+	struct pdd_counts *counts = common->counts;
+	struct pdd_extent *extent = common->extent;
+	unsigned n = common->nfirst + common->nsecond;
+
+	counts->reasons[PDD_REASON_NEW] -= common->nfirst;
+	counts->reasons[PDD_REASON_FIRST_LOOK] -= common->nsecond;
+	counts->reasons[PDD_REASON_UNIQUE] += n;
+	counts->ksm_rmap_items += common->nfirst;
+	counts->pages_unshared += n;
+	counts->pages_due -= common->nsecond;
+	extent->priv.due = (uint16_t)(extent->priv.due - common->nsecond);
+	extent->priv.unsettled = (uint16_t)(extent->priv.unsettled - n);
+	common->nfirst = common->nsecond = 0;
+}
+
+/* Whether pages that are in the index and unchanged are left alone. */
+static bool leaves_indexed_alone(const struct pdd_scanner *scanner)
+{
+	return !scanner->priv.nbeside && !pddi_rebuilds(scanner);
+}
+
+/* Decide about a page, if it is one of these: it has content of no special class. */
+static bool decide_common(struct common *common, const struct pdd_look *look)
+{
+	struct pdd_item *item = look->item;
+	uint64_t value = look->checksum.value;
+	struct pdd_index_slot slot;
+	bool first;
+
+	if (look->checksum.class_ != PDD_CLASS_OTHER)
+		return false;
+	if (item_is(item, ITEM_INDEXED, ITEM_ANY_REASON, false))
+		return value == item->priv.node.checksum && leaves_indexed_alone(common->scanner);
+	first = common->one_look && item_is(item, ITEM_NEW, PDD_REASON_NEW, false);
+	if (!first && !(item_is(item, ITEM_SEEN, PDD_REASON_FIRST_LOOK, true) &&
+			value == item->priv.node.checksum))
+		return false;
+	if (pdd_index_find_slot(&common->scanner->priv.index, &slot, value, NULL, NULL))
+		return false;
+	item->priv.node.checksum = value;
+	item_become_unique(item, common->fresh);
+	pddi_index_link(common->scanner, &slot, &item->priv.node, PDD_KIND_ITEM);
+	common->nfirst += first;
+	common->nsecond += !first;
+	return true;
+}
+
 void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
-	uint32_t n = worker->priv.nbatch, nsearches;
+	struct pdd_look *look = worker->priv.batch, *end = look + worker->priv.nbatch;
+	struct common common;
+	uint32_t nsearches;
 
-	if (!n)
+	if (look == end)
 		return;
 	pddi_unlock(scanner);
 	nsearches = read_pages(scanner, worker);
 	pddi_lock(scanner);
 	load_ahead(scanner, worker->priv.searches, nsearches);
-	for (uint32_t i = 0; i < n; i++) {
-		struct pdd_item *item = worker->priv.batch[i];
-		int err = worker->priv.errors[i];
-
-		if (err) {
-			pddi_look_refused(scanner, item,
-					  pddi_reason(scanner, PDD_HOOK_CHECKSUM, err));
+	begin_common(&common, scanner, look->item);
+	for (; look < end; look++) {
+		if (look->err) {
+			pddi_look_refused(scanner, look->item,
+					  pddi_reason(scanner, PDD_HOOK_CHECKSUM, look->err));
 			continue;
 		}
-		item_counts(item)->pages_hashed += worker->priv.intents[i] != INTENT_CLEAN &&
-						   worker->priv.checksums[i].class_ ==
-							   PDD_CLASS_OTHER;
-		look(scanner, worker, item, worker->priv.contents[i], &worker->priv.checksums[i]);
+		common.counts->pages_scanned++;
+		common.counts->pages_hashed += look->intent != INTENT_CLEAN &&
+					       look->checksum.class_ == PDD_CLASS_OTHER;
+		if (!decide_common(&common, look))
+			decide_page(scanner, worker, look);
 	}
+	end_common(&common);
 	worker->priv.nbatch = 0;
 }
 
 /* Put a page into the batch. From here on a write that is told of is one after the reading. */
-static void collect(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
-		    const void *content)
+static inline void collect(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			   struct pdd_item *item, const void *content, enum intent intent)
 {
-	uint32_t i = worker->priv.nbatch;
+	struct pdd_look *look = &worker->priv.batch[worker->priv.nbatch];
 
-	worker->priv.batch[i] = item;
-	worker->priv.contents[i] = content;
-	worker->priv.intents[i] = (uint8_t)intent_of(scanner, item);
-	worker->priv.checksums[i] =
-		(struct pdd_checksum){ item->priv.node.checksum, item_class(item) };
+	look->item = item;
+	look->content = content;
+	look->checksum.value = item->priv.node.checksum;
+	look->checksum.class_ = item_class(item);
+	look->intent = (uint8_t)intent;
 	item_set_dirty(item, false);
 	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
 		pddi_look_flush(scanner, worker);
@@ -270,7 +387,7 @@ static void leave_index(struct pdd_scanner *scanner, struct pdd_item *item)
 /* Whether it is the turn of a page that was read before. */
 static bool is_its_turn(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
-	return item_is_due(item) ||
+	return scanner->priv.tunables.aging == PDD_AGING_NONE || item_is_due(item) ||
 	       pdd_aging_look((enum pdd_aging)scanner->priv.tunables.aging, item_age(item),
 			      scanner->priv.epoch, item->priv.node.checksum,
 			      pddi_max_period(scanner));
@@ -282,6 +399,7 @@ static void grow_older(const struct pdd_scanner *scanner, struct pdd_item *item)
 					  item_age(item), pddi_max_period(scanner)));
 }
 
+/* One page that has memory of its own. */
 static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			 struct pdd_item *item, const void *content, uint16_t node)
 {
@@ -300,7 +418,38 @@ static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		leave_index(scanner, item);
 		return;
 	}
-	collect(scanner, worker, item, content);
+	collect(scanner, worker, item, content,
+		pddi_is_clean(scanner, item) ? INTENT_CLEAN
+					     : intent_of(scanner, item_state(item)));
+}
+
+/* Whether every page that has memory of its own is read, whatever is known of it. */
+static bool reads_all(const struct pdd_scanner *scanner)
+{
+	return scanner->priv.tunables.aging == PDD_AGING_NONE && !scanner->priv.ops.pages_written &&
+	       !pddi_nodes_apart(scanner);
+}
+
+/* Pages that have memory of their own. */
+static void look_at_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
+			    struct pdd_extent *extent, uint64_t first, const struct pdd_view *view)
+{
+	const unsigned char *content = view->content;
+	struct pdd_item *item = pddi_extent_item(extent, first);
+	bool all = reads_all(scanner);
+
+	for (uint64_t n = view->npages; n; n--, item++, content += scanner->priv.page_size) {
+		enum item_state state = item_state(item);
+
+		if (state == ITEM_PENDING) /* the twin of a page that stands before it */
+			continue;
+		if (all && (state == ITEM_NEW || state == ITEM_SEEN || state == ITEM_INDEXED)) {
+			item_grow_older(item);
+			collect(scanner, worker, item, content, intent_of(scanner, state));
+		} else {
+			look_private(scanner, worker, item, content, view->node);
+		}
+	}
 }
 
 /* It shows a frame of ours: its own still, or another one, which it is to share. False: it must not,
@@ -360,22 +509,22 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 	       uint64_t first, const struct pdd_view *view)
 {
 	struct pdd_frame *frame = view->kind == PDD_PAGE_FRAME ? view->frame : NULL;
-	const unsigned char *content = view->content;
 
+	if (view->kind == PDD_PAGE_PRIVATE) {
+		look_at_private(scanner, worker, extent, first, view);
+		return;
+	}
 	for (uint64_t i = 0; i < view->npages; i++) {
 		struct pdd_item *item = pddi_extent_item(extent, first + i);
 
 		/* The twin of a page that stands before it: decided, and to be held and compared. */
 		if (item_state(item) == ITEM_PENDING)
 			continue;
-		/* What stands there is known now. A page that is read clears the mark itself, and
-		 * of one that is refused nothing is known. */
-		if (view->kind != PDD_PAGE_PRIVATE && view->kind != PDD_PAGE_REFUSED)
+		/* What stands there is known now, unless it is refused. */
+		if (view->kind != PDD_PAGE_REFUSED)
 			item_set_dirty(item, false);
 		switch ((enum pdd_page_kind)view->kind) {
-		case PDD_PAGE_PRIVATE:
-			look_private(scanner, worker, item, content + i * scanner->priv.page_size,
-				     view->node);
+		case PDD_PAGE_PRIVATE: /* above */
 			break;
 		case PDD_PAGE_SHARED:
 			look_shared(scanner, item, view->node);

@@ -89,6 +89,7 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	memset(scanner, 0, sizeof(*scanner));
 	memcpy(&scanner->priv.ops, ops, ops->size < sizeof(*ops) ? ops->size : sizeof(*ops));
 	scanner->priv.ctx = ctx;
+	scanner->priv.checksum_page = pdd_checksum_fastest();
 	if (!ops_complete(&scanner->priv.ops))
 		return -EINVAL;
 	err = init_settings(scanner, &copy);
@@ -99,17 +100,11 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	return err;
 }
 
-int pddi_checksum_read(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
-		       const void *content)
+int pddi_checksum_by_hook(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+			  const void *content)
 {
-	int err;
+	int err = scanner->priv.ops.checksum(scanner->priv.ctx, &checksum->value, content);
 
-	if (!scanner->priv.ops.checksum) {
-		*checksum = pdd_checksum_page(content, scanner->priv.page_size,
-					      scanner->priv.secret, scanner->priv.secret_len);
-		return 0;
-	}
-	err = scanner->priv.ops.checksum(scanner->priv.ctx, &checksum->value, content);
 	if (err)
 		return err;
 	checksum->class_ = pddi_content_class(content, scanner->priv.page_size);

@@ -117,8 +117,17 @@ static inline const void *pddi_frame_content(const struct pdd_scanner *scanner,
 }
 
 /* Checksum and class of a content, by the hook if there is one. 0 or its -errno. Needs no lock. */
-int pddi_checksum_read(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
-		       const void *content);
+int pddi_checksum_by_hook(const struct pdd_scanner *scanner, struct pdd_checksum *checksum,
+			  const void *content);
+static inline int pddi_checksum_read(const struct pdd_scanner *scanner,
+				     struct pdd_checksum *checksum, const void *content)
+{
+	if (scanner->priv.ops.checksum)
+		return pddi_checksum_by_hook(scanner, checksum, content);
+	*checksum = scanner->priv.checksum_page(content, scanner->priv.page_size,
+						scanner->priv.secret, scanner->priv.secret_len);
+	return 0;
+}
 /* The same; if it fails, the reason; counted. */
 enum pdd_reason pddi_checksum(struct pdd_scanner *scanner, struct pdd_checksum *checksum,
 			      const void *content);
@@ -304,9 +313,15 @@ enum search_result {
 enum search_result pddi_search(struct pdd_scanner *scanner, const struct pdd_visit *visit,
 			       struct pdd_index_node **node, struct pdd_index_slot *slot,
 			       struct pdd_item *item, const void *content);
-/* Put a SEEN item into the index where a search for it ended. */
+/* ITEM_FRESH or 0: the mark of items that are inserted now. */
+static inline uint64_t pddi_search_fresh_mark(const struct pdd_scanner *scanner)
+{
+	return scanner->priv.epoch & 1 ? ITEM_FRESH : 0;
+}
+
+/* Put an item, SEEN or NEW, into the index where a search for it ended. */
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
-		      struct pdd_item *item, enum pdd_reason reason);
+		      struct pdd_item *item, enum pdd_class class_, enum pdd_reason reason);
 /* Whether no other item, group or frame has the key of an item in the index. */
 bool pddi_search_is_alone(const struct pdd_scanner *scanner, const struct pdd_item *item);
 /* Put a SEEN item into the index if no other item of its key is there; says whether. */

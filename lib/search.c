@@ -77,7 +77,7 @@ bool pddi_node_is_fresh(const struct pdd_index_node *node)
 /* The set of the pass under way. */
 static bool fresh_now(const struct pdd_scanner *scanner)
 {
-	return scanner->priv.epoch & 1;
+	return pddi_search_fresh_mark(scanner);
 }
 
 void pddi_search_collided(struct pdd_scanner *scanner)
@@ -261,7 +261,7 @@ static enum search_result search_items(struct pdd_scanner *scanner, const struct
 	return search_set(&key, node, slot, checksum, &stale) ? result_of(*node) : SEARCH_GIVE_UP;
 }
 
-/* Search among frames and items. */
+/* Search among frames and items, some of which have the checksum. */
 static enum search_result search(struct pdd_scanner *scanner, const struct pdd_visit *visit,
 				 struct pdd_index_node **node, struct pdd_index_slot *slot,
 				 struct pdd_item *item, const void *content)
@@ -270,11 +270,6 @@ static enum search_result search(struct pdd_scanner *scanner, const struct pdd_v
 	uint64_t partition = item_partition(item);
 	struct pdd_frame *leader, *frame;
 	bool several;
-
-	/* Most pages are unlike all others: one descent. */
-	*node = pdd_index_find_slot(&scanner->priv.index, slot, checksum, NULL, NULL);
-	if (!*node)
-		return SEARCH_NOTHING;
 
 	leader = pddi_stable_find(scanner, checksum, partition, NULL, &several);
 	if (leader && (several || scanner->priv.compare_passes))
@@ -300,8 +295,14 @@ enum search_result pddi_search(struct pdd_scanner *scanner, const struct pdd_vis
 			       struct pdd_index_node **node, struct pdd_index_slot *slot,
 			       struct pdd_item *item, const void *content)
 {
-	enum search_result result = search(scanner, visit, node, slot, item, content);
+	enum search_result result;
 
+	/* Most pages are unlike all others: one descent. */
+	*node = pdd_index_find_slot(&scanner->priv.index, slot, item->priv.node.checksum, NULL,
+				    NULL);
+	if (!*node)
+		return SEARCH_NOTHING;
+	result = search(scanner, visit, node, slot, item, content);
 	if ((result == SEARCH_TWIN || result == SEARCH_GROUP) && is_taken(scanner, visit, *node))
 		return SEARCH_BUSY;
 	return result;
@@ -319,11 +320,10 @@ bool pddi_search_is_alone(const struct pdd_scanner *scanner, const struct pdd_it
 }
 
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
-		      struct pdd_item *item, enum pdd_reason reason)
+		      struct pdd_item *item, enum pdd_class class_, enum pdd_reason reason)
 {
-	item_set(item, ITEM_INDEXED, reason);
-	item->priv.word &= ~ITEM_FRESH;
-	item->priv.word |= fresh_now(scanner) ? ITEM_FRESH : 0;
+	item_set_all(item, ITEM_INDEXED, class_, reason);
+	item->priv.word = (item->priv.word & ~ITEM_FRESH) | pddi_search_fresh_mark(scanner);
 	pddi_index_link(scanner, slot, &item->priv.node, PDD_KIND_ITEM);
 }
 
@@ -334,7 +334,7 @@ bool pddi_search_insert(struct pdd_scanner *scanner, struct pdd_item *item, enum
 
 	if (find_item(&key, &slot, item->priv.node.checksum))
 		return false;
-	pddi_search_link(scanner, &slot, item, reason);
+	pddi_search_link(scanner, &slot, item, item_class(item), reason);
 	return true;
 }
 

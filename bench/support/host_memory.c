@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "noop_hooks.h"
+
 static const unsigned char secret[PDD_SECRET_LEN_MAX] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5 };
 
 static struct host_space *space_of(struct pdd_space *space)
@@ -150,14 +152,6 @@ static int pages_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 	return (int)n;
 }
 
-static void pages_put(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages)
-{
-}
-
-static void release(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages)
-{
-}
-
 static int frames_create(void *ctx, struct pdd_frame **frames, const struct pdd_frame_wish *wishes,
 			 uint32_t nframes, uint32_t domain)
 {
@@ -244,9 +238,9 @@ const struct pdd_ops host_ops = {
 	.space_trylock = space_trylock,
 	.space_unlock = space_unlock,
 	.pages_get = pages_get,
-	.pages_put = pages_put,
+	.pages_put = noop_range,
 	.hold = pages_get, /* nothing writes meanwhile */
-	.release = release,
+	.release = noop_range,
 	.frames_create = frames_create,
 	.frames_map = frames_map,
 	.frames_unmap = frames_unmap,

@@ -21,9 +21,11 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define PDD_PREFETCH(address) __builtin_prefetch(address, 1)
+#define PDD_PREFETCH(address) __builtin_prefetch(address, 1) /* to be written, too */
+#define PDD_PREFETCH_READ(address) __builtin_prefetch(address)
 #else
 #define PDD_PREFETCH(address) ((void)(address))
+#define PDD_PREFETCH_READ(address) ((void)(address))
 #endif
 
 /** What a node is part of: the tag of its rbnode, and the order of kinds of equal checksum and

@@ -87,6 +87,15 @@ struct pdd_group {
 	uint8_t twin_reason; /* ... why */
 };
 
+/** A look at a page. */
+struct pdd_look {
+	struct pdd_item *item;
+	const void *content;
+	struct pdd_checksum checksum; /* recorded, then read */
+	int err;                      /* of reading it */
+	uint8_t intent;               /* what is to be done with it, see look.c */
+};
+
 /** A search that is about to be made. */
 struct pdd_search_ahead {
 	uint64_t checksum;
@@ -98,10 +107,7 @@ struct pdd_worker {
 	struct {
 		struct pdd_visit visit;
 		struct pdd_view views[PDD_WORKER_VIEWS];
-		struct pdd_item *batch[PDD_BATCH_PAGES];
-		const void *contents[PDD_BATCH_PAGES];
-		struct pdd_checksum checksums[PDD_BATCH_PAGES];
-		uint8_t intents[PDD_BATCH_PAGES]; /* what is to be done with them, see look.c */
+		struct pdd_look batch[PDD_BATCH_PAGES];
 		struct pdd_search_ahead searches[PDD_BATCH_PAGES];
 		struct pdd_item *decided[PDD_EXTENT_PAGES]; /* in page order */
 		struct pdd_item *run[PDD_EXTENT_PAGES];
@@ -111,7 +117,7 @@ struct pdd_worker {
 		struct pdd_group groups[PDD_EXTENT_PAGES];
 		struct pdd_frame_wish wishes[PDD_EXTENT_PAGES];
 		struct pdd_frame *frames[PDD_EXTENT_PAGES];
-		int errors[PDD_EXTENT_PAGES]; /* of reading pages or frames */
+		int errors[PDD_EXTENT_PAGES]; /* of reading frames */
 		uint64_t written[PDD_WRITTEN_PAGES_MAX / 64]; /* what pages_written answers */
 		uint32_t nbatch;
 		uint32_t ndecided;
@@ -127,6 +133,7 @@ struct pdd_scanner {
 		struct pdd_ops ops;
 		void *ctx;
 		struct pdd_index index;
+		pdd_checksum_fn checksum_page; /* where there is no hook for it */
 		size_t page_size;
 		uint32_t flags;
 		struct pdd_tunables tunables;
