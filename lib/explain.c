@@ -61,15 +61,19 @@ int pdd_region_explain(const struct pdd_region *region, uint64_t page,
 	const struct pdd_scanner *scanner;
 	const struct pdd_extent *extent;
 	size_t size = explanation ? explanation->size : 0;
+	bool valid;
 
-	if (size < sizeof(size) || !pddi_range_is_valid(region, page, 1))
+	if (size < sizeof(size) || !region || !region->priv.space)
 		return -EINVAL;
 	scanner = region->priv.space->priv.scanner;
 	pddi_lock(scanner);
-	extent = pddi_extent_find(region, page / PDD_EXTENT_PAGES);
+	valid = pddi_range_is_valid(region, page, 1);
+	extent = valid ? pddi_extent_find(region, page / PDD_EXTENT_PAGES) : NULL;
 	if (extent)
 		explain(scanner, &all, pddi_extent_item(extent, page));
 	pddi_unlock(scanner);
+	if (!valid)
+		return -EINVAL;
 	if (size > sizeof(all))
 		memset((char *)explanation + sizeof(all), 0, size - sizeof(all));
 	memcpy(explanation, &all, size < sizeof(all) ? size : sizeof(all));

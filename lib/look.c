@@ -520,9 +520,6 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 		/* The twin of a page that stands before it: decided, and to be held and compared. */
 		if (item_state(item) == ITEM_PENDING)
 			continue;
-		/* What stands there is known now, unless it is refused. */
-		if (view->kind != PDD_PAGE_REFUSED)
-			item_set_dirty(item, false);
 		switch ((enum pdd_page_kind)view->kind) {
 		case PDD_PAGE_PRIVATE: /* above */
 			break;

@@ -188,9 +188,13 @@ static void compare_pages(struct pdd_scanner *scanner, struct pdd_worker *worker
 	pddi_lock(scanner);
 	scanner->priv.stats.held_compares_equal += nequal;
 	scanner->priv.stats.held_compares_unequal += nunequal;
-	for (uint64_t i = 0; i < view->npages; i++)
+	for (uint64_t i = 0; i < view->npages; i++) {
 		if (verdicts[i] == VERDICT_GONE)
 			pddi_stable_gone(scanner, frames[i]);
+		/* It is held, so what is in it is known; a write that is told of later is a later one. */
+		else if (verdicts[i] == VERDICT_EQUAL && worker->priv.fates[at + i] != FATE_NONE)
+			item_set_dirty(worker->priv.run[at + i], false);
+	}
 }
 
 /* ---- settling ---- */
@@ -257,7 +261,6 @@ static void replaced(struct pdd_scanner *scanner, struct pdd_worker *worker, uin
 		return;
 	}
 	item_set_due(item, false);
-	item_set_dirty(item, false); /* what it shows now is known */
 	if (!frame) {
 		item_set(item, ITEM_ZERO, PDD_REASON_NONE);
 		item_counts(item)->zero_merges++;
@@ -413,11 +416,12 @@ static void settle_view(struct pdd_scanner *scanner, struct pdd_worker *worker,
 static int hold(const struct pdd_scanner *scanner, struct pdd_worker *worker,
 		struct pdd_region *region, uint64_t at, uint64_t n)
 {
+	uint64_t first = item_page(worker->priv.run[at]);
 	int nviews;
 
 	pddi_unlock(scanner);
 	nviews = scanner->priv.ops.hold(scanner->priv.ctx, region, worker->priv.views,
-					PDD_WORKER_VIEWS, item_page(worker->priv.run[at]), n - at);
+					PDD_WORKER_VIEWS, first, n - at);
 	pddi_lock(scanner);
 	return nviews < (int)PDD_WORKER_VIEWS ? nviews : (int)PDD_WORKER_VIEWS;
 }

@@ -48,11 +48,12 @@ bool pddi_prune_is_due(const struct pdd_scanner *scanner)
 /* Let the page of a sharer show the target; 0 or -errno, 0 pages done being busy. */
 static int remap(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_frame *target)
 {
+	struct pdd_region *region = item->priv.region;
+	uint64_t page = item_page(item);
 	int n;
 
 	pddi_unlock(scanner);
-	n = scanner->priv.ops.frames_remap(scanner->priv.ctx, item->priv.region, item_page(item),
-					   &target, 1);
+	n = scanner->priv.ops.frames_remap(scanner->priv.ctx, region, page, &target, 1);
 	pddi_lock(scanner);
 	if (n > 0)
 		return 0;
@@ -61,14 +62,19 @@ static int remap(struct pdd_scanner *scanner, struct pdd_item *item, struct pdd_
 }
 
 /* Move one sharer. Its space is locked, so only its frame can go meanwhile, and take it along. */
-static bool refile(struct pdd_scanner *scanner, struct pdd_frame *source, struct pdd_frame *target)
+static bool refile(struct pdd_scanner *scanner, struct pdd_visit *visit, struct pdd_frame *source,
+		   struct pdd_frame *target)
 {
 	struct pdd_item *item = source->priv.sharers;
 	struct pdd_space *space = item->priv.region->priv.space;
 	int err;
 
+	/* A reverse walk may be asking for the page. */
+	if (!pddi_claim(scanner, visit, &visit->beside, item->priv.region, item_page(item)))
+		return false;
 	if (!scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
 		scanner->priv.stats.space_lock_misses++;
+		pddi_unclaim(&visit->beside);
 		return false;
 	}
 	pdd_frame_reserve(target); /* so that it stays */
@@ -77,6 +83,7 @@ static bool refile(struct pdd_scanner *scanner, struct pdd_frame *source, struct
 	if (!err)
 		pddi_stable_refile(scanner, item, source, target);
 	pddi_stable_drop_empty(scanner, target);
+	pddi_unclaim(&visit->beside);
 	pddi_unlock(scanner);
 	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
 	pddi_lock(scanner);
@@ -97,7 +104,7 @@ static void spend(uint64_t *left, uint64_t cost)
 	*left = cost < *left ? *left - cost : 0;
 }
 
-static bool is_late(const struct pdd_scanner *scanner, const struct pdd_worker *worker)
+static bool is_late(const struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
 	return pddi_is_quiescing(scanner) ||
 	       (worker->priv.deadline_ns && pddi_now(scanner) >= worker->priv.deadline_ns);
@@ -110,11 +117,11 @@ enum progress {
 };
 
 /* Move sharers of a frame to another, as many as go. */
-static enum progress refile_all(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+static enum progress refile_all(struct pdd_scanner *scanner, struct pdd_worker *worker,
 				struct pdd_frame *source, struct pdd_frame *target, uint64_t *left)
 {
 	while (can_refile(scanner, source, target)) {
-		if (!refile(scanner, source, target)) {
+		if (!refile(scanner, &worker->priv.visit, source, target)) {
 			scanner->priv.prune_wanted = true;
 			return LEAVE_IT;
 		}
@@ -126,7 +133,7 @@ static enum progress refile_all(struct pdd_scanner *scanner, const struct pdd_wo
 }
 
 /* Come by a chain; *leader becomes who leads it then, NULL if it is gone. True: done with it. */
-static bool prune_chain(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+static bool prune_chain(struct pdd_scanner *scanner, struct pdd_worker *worker,
 			struct pdd_frame **leader, uint64_t *left)
 {
 	uint32_t limit = scanner->priv.tunables.max_page_sharing;
@@ -192,7 +199,7 @@ static struct pdd_frame *find_leader(const struct pdd_scanner *scanner,
 }
 
 /* Come by the chains of one tree; true: by all of them. */
-static bool prune_tree(struct pdd_scanner *scanner, const struct pdd_worker *worker,
+static bool prune_tree(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		       const struct pdd_rbroot *root, uint64_t *left)
 {
 	struct pdd_frame *leader = find_leader(scanner, root);
@@ -239,7 +246,7 @@ static void begin(struct pdd_scanner *scanner)
 }
 
 /* Go on until it is done, the budget is used up, or it is late; true: it is done. */
-static bool prune(struct pdd_scanner *scanner, const struct pdd_worker *worker, uint64_t *left)
+static bool prune(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t *left)
 {
 	uint64_t ntrees = 0;
 

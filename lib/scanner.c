@@ -15,7 +15,7 @@
  * Several threads. A step takes the extent at which the pass goes on, tries its space and moves the pass
  * on, all under the scanner's lock; so each extent is taken once, and others go on behind it. Then it
  * visits the extent, mostly without the lock (visit.c, claim.c). A pass ends when nothing is left to
- * take and nobody is at pages any more. Invariant 1 holds for each thread, and for all of them when no
+ * take and nobody is at pages any more (nstepping). Invariant 1 holds for each thread, and for all of them when no
  * step is under way.
  *
  * Cost: O(pages come by), and reading each page that is looked at once.

@@ -18,6 +18,8 @@
  * scanner's lock is released for the first time. It is released around the hooks, and while pages are
  * read.
  */
+#include <string.h>
+
 #include "scanner_internal.h"
 
 /* What a visit is about. */
@@ -73,6 +75,45 @@ static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nview
 	return described;
 }
 
+/* The dirty marks of pages that pages_get is about to describe are set aside: of what it finds there the
+ * library knows what it needs to know. A mark that comes while it works is one of a write that it may
+ * not have seen, and stays. */
+static void take_dirty(const struct visit *visit, uint64_t first, uint64_t npages)
+{
+	uint64_t *dirty = visit->worker->priv.dirty;
+
+	memset(dirty, 0, sizeof(visit->worker->priv.dirty));
+	for (uint64_t i = 0; visit->extent && visit->extent->priv.dirty && i < npages; i++) {
+		struct pdd_item *item = pddi_extent_item(visit->extent, first + i);
+		uint64_t at = (first + i) % PDD_EXTENT_PAGES;
+
+		if (item_is_dirty(item))
+			dirty[at / 64] |= UINT64_C(1) << at % 64;
+		item_set_dirty(item, false);
+	}
+}
+
+/* Of these pages it found out nothing, or they are to be read. */
+static void put_back_dirty(const struct visit *visit, uint64_t first, uint64_t npages)
+{
+	const uint64_t *dirty = visit->worker->priv.dirty;
+
+	for (uint64_t i = 0; visit->extent && i < npages; i++) {
+		uint64_t at = (first + i) % PDD_EXTENT_PAGES;
+
+		if (dirty[at / 64] >> at % 64 & 1)
+			item_set_dirty(pddi_extent_item(visit->extent, first + i), true);
+	}
+}
+
+static void put_back_dirty_views(const struct visit *visit, const struct pdd_view *views,
+				 uint32_t nviews, uint64_t first)
+{
+	for (uint32_t i = 0; i < nviews; first += views[i++].npages)
+		if (views[i].kind == PDD_PAGE_PRIVATE || views[i].kind == PDD_PAGE_REFUSED)
+			put_back_dirty(visit, first, views[i].npages);
+}
+
 /* Look at pages as far as one call of pages_get describes them, and carry out what was decided. The
  * number of pages come by, 0 if none could be described. */
 static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages)
@@ -84,14 +125,19 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 	uint64_t described, done = 0;
 	int n;
 
+	take_dirty(visit, first, npages);
 	pddi_unlock(scanner);
 	n = ops->pages_get(scanner->priv.ctx, region, views, PDD_WORKER_VIEWS, first, npages);
 	pddi_lock(scanner);
-	if (n <= 0)
+	if (n <= 0) {
+		put_back_dirty(visit, first, npages);
 		return look_at_undescribed(visit, first, n);
+	}
 	if (n > (int)PDD_WORKER_VIEWS)
 		n = (int)PDD_WORKER_VIEWS;
 	described = clip(visit, views, (uint32_t)n, first, npages);
+	put_back_dirty_views(visit, views, (uint32_t)n, first);
+	put_back_dirty(visit, first + described, npages - described);
 	if (!visit->extent && is_anything(views, (uint32_t)n)) {
 		visit->extent = pddi_extent_get(region, first / PDD_EXTENT_PAGES);
 		if (!visit->extent)
@@ -220,10 +266,12 @@ void pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, const st
 		space->priv.counts.pages_clean += npages;
 	else
 		pddi_pass_skip(stop, first + npages, visit_pages(&visit, first, npages));
-	scanner->priv.nstepping--;
 	pddi_visit_end(scanner, &worker->priv.visit);
 	pddi_frames_flush(scanner);
 	pddi_unlock(scanner);
 	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
 	pddi_lock(scanner);
+	/* Not before: the step goes on with the pass, which nobody may have ended meanwhile, nor begun a
+	 * prune. */
+	scanner->priv.nstepping--;
 }

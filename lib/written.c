@@ -20,6 +20,10 @@
  * far as its regions were there when it began (twice where a walk goes round, pass.c), and hardly for
  * what it jumps over.
  *
+ * Of several threads one asks, and the others take the pages that it asks for as answered. So they may
+ * come by a page of whose last write they will be told a moment later: its mark is set then, and the
+ * next pass finds it.
+ *
  * With a deadline it is no more than what a look at one extent costs at the worst.
  *
  * Complexity: O(pages / 64) and O(1) for each written page. Locking: the space's, the caller's.

@@ -119,6 +119,7 @@ struct pdd_worker {
 		struct pdd_frame *frames[PDD_EXTENT_PAGES];
 		int errors[PDD_EXTENT_PAGES]; /* of reading frames */
 		uint64_t written[PDD_WRITTEN_PAGES_MAX / 64]; /* what pages_written answers */
+		uint64_t dirty[PDD_EXTENT_PAGES / 64];        /* marks set aside, see visit.c */
 		uint32_t nbatch;
 		uint32_t ndecided;
 		uint32_t ngroups;

@@ -349,6 +349,8 @@ static uint64_t metadata_bytes(const struct pdd_linux *dedup, uint64_t mappings)
 	if (dedup->hold.copy)
 		bytes += pddi_pagemap_resident(map, dedup->hold.copy,
 					       (uint64_t)PDD_EXTENT_PAGES << dedup->page_shift);
+	bytes += pddi_pagemap_resident(map, dedup->store.recent.content,
+				       (uint64_t)PDDI_RECENT_PAGES << dedup->page_shift);
 	if (dedup->track.runs)
 		bytes += pddi_pagemap_resident(map, dedup->track.runs, PDDI_TRACK_BYTES);
 	bytes += pddi_pagemap_resident(map, dedup->roots,

@@ -284,7 +284,7 @@ void pddi_hold_release(struct pddi_hold *hold, uint64_t first, uint64_t npages)
 int pddi_hold_init(struct pddi_hold *hold, struct pddi_probe *probe,
 		   const struct pddi_pagemap *map, uint32_t page_shift, uint32_t flags)
 {
-	size_t length = (size_t)PDD_EXTENT_PAGES << page_shift;
+	size_t length = (size_t)PDDI_STAGING_PAGES << page_shift;
 
 	memset(hold, 0, sizeof(*hold));
 	hold->probe = probe;
@@ -300,7 +300,7 @@ int pddi_hold_init(struct pddi_hold *hold, struct pddi_probe *probe,
 		hold->staging = NULL;
 		return -ENOMEM;
 	}
-	hold->copy = pddi_pages_alloc(length);
+	hold->copy = pddi_pages_alloc((size_t)PDD_EXTENT_PAGES << page_shift);
 	if (!hold->copy)
 		return -ENOMEM;
 	/* A fork while a page is here would share it with the child, and it could not go back. */
@@ -308,8 +308,8 @@ int pddi_hold_init(struct pddi_hold *hold, struct pddi_probe *probe,
 	(void)madvise(hold->staging, length, MADV_NOHUGEPAGE);
 	hold->by_tracker = probe->track_uffd >= 0;
 	/* A page moves only to a place that is registered; nothing is ever protected here. */
-	hold->move = !pddi_uffd_register(pddi_hold_mover(hold), hold->staging, PDD_EXTENT_PAGES,
-					 page_shift, UFFDIO_REGISTER_MODE_WP);
+	hold->move = !pddi_uffd_register(pddi_hold_mover(hold), hold->staging,
+					 PDDI_STAGING_PAGES, page_shift, UFFDIO_REGISTER_MODE_WP);
 	return 0;
 }
 
@@ -320,13 +320,13 @@ void pddi_hold_settle_mover(struct pddi_hold *hold)
 	/* Given up. The kernel has ended its registrations. */
 	hold->by_tracker = false;
 	hold->move = hold->probe->uffd >= 0 &&
-		     !pddi_uffd_register(hold->probe->uffd, hold->staging, PDD_EXTENT_PAGES,
-					 hold->page_shift, UFFDIO_REGISTER_MODE_WP);
+		     !pddi_uffd_register(hold->probe->uffd, hold->staging,
+					 PDDI_STAGING_PAGES, hold->page_shift, UFFDIO_REGISTER_MODE_WP);
 }
 
 void pddi_hold_fini(struct pddi_hold *hold)
 {
-	pddi_pages_free(hold->staging, (size_t)PDD_EXTENT_PAGES << hold->page_shift);
+	pddi_pages_free(hold->staging, (size_t)PDDI_STAGING_PAGES << hold->page_shift);
 	pddi_pages_free(hold->copy, (size_t)PDD_EXTENT_PAGES << hold->page_shift);
 	hold->staging = NULL;
 	hold->copy = NULL;

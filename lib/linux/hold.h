@@ -13,6 +13,10 @@
 
 #define PDDI_EXTENT_WORDS PDDI_BITMAP_WORDS(PDD_EXTENT_PAGES)
 
+/* What fits into the staging area: emptying it costs a flush of address translations, whatever is in
+ * it. At most so many pages that are of no use any more are there in a step. */
+#define PDDI_STAGING_PAGES (4u * PDD_EXTENT_PAGES)
+
 struct pddi_hold {
 	struct pddi_probe *probe;
 	const struct pddi_pagemap *map;
@@ -20,7 +24,7 @@ struct pddi_hold {
 	bool by_tracker; /* by the userfaultfd that tracks writes */
 	bool protect; /* others, by write protection: there is no device that writes */
 	uint32_t page_shift;
-	unsigned char *staging; /* where pages are moved to; an extent */
+	unsigned char *staging; /* where pages are moved to */
 	unsigned char *copy;    /* what was moved there, to be read; an extent */
 	uint32_t slot;          /* pages of it before this one hold what is no longer needed */
 

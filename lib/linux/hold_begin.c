@@ -263,7 +263,7 @@ int pddi_hold_get(struct pddi_hold *hold, struct pdd_linux_memory *memory, struc
 	hold->base = first - first % PDD_EXTENT_PAGES;
 	hold->lo = (uint32_t)(first - hold->base);
 	hold->hi = hold->lo + (uint32_t)npages;
-	if (hold->slot + npages > PDD_EXTENT_PAGES)
+	if (hold->slot + npages > PDDI_STAGING_PAGES)
 		pddi_hold_flush(hold);
 	error = register_run(hold);
 	if (error) {

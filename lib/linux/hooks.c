@@ -46,6 +46,7 @@ static int hold(void *ctx, struct pdd_region *region, struct pdd_view *views, ui
 {
 	struct pdd_linux *dedup = ctx;
 
+	pddi_recent_renew(&dedup->store.recent);
 	return pddi_hold_get(&dedup->hold, pddi_memory_of_region(region), views, nviews, first,
 			     npages);
 }

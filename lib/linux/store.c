@@ -8,8 +8,8 @@
  *
  * Invariants
  *  1. The store is never mapped writable. Frames are written by pwritev() before anybody knows
- *     them, and read through one read-only mapping for each area; so no store instruction of this
- *     process can change a published frame.
+ *     them, and read as copies (recent.c) or through one read-only mapping for each area; so no
+ *     store instruction of this process can change a published frame.
  *  2. A place is given out once. A place that was used is refused for ever: a private copy made
  *     by a write still lies in a mapping of the place of its old frame, and would, once dropped,
  *     show whatever frame stands there then, of whatever domain.
@@ -42,6 +42,9 @@ int pddi_store_init(struct pddi_store *store, uint32_t page_shift)
 {
 	memset(store, 0, sizeof(*store));
 	store->page_shift = page_shift;
+	store->fd = -1;
+	if (pddi_recent_init(&store->recent, page_shift))
+		return -ENOMEM;
 	store->fd = memfd_create("pagededup-store",
 				 MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (store->fd < 0 && errno == EINVAL)
@@ -146,6 +149,7 @@ void pddi_store_fini(struct pddi_store *store)
 		pddi_pages_free(store->chunks, PDDI_CHUNK_BYTES);
 		store->chunks = next;
 	}
+	pddi_recent_fini(&store->recent);
 	if (store->fd >= 0)
 		close(store->fd);
 	store->fd = -1;

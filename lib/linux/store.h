@@ -10,6 +10,7 @@
 #include <pagededup/chain.h>
 
 #include "bitmap.h"
+#include "recent.h"
 
 struct pdd_frame_wish;
 
@@ -62,6 +63,7 @@ struct pddi_store {
 	struct pddi_frame_chunk *chunks;
 	uint64_t nframes;
 	uint64_t metadata_bytes;
+	struct pddi_recent recent; /* contents of frames */
 };
 
 /* 0 or -errno of memfd_create. */
@@ -106,12 +108,7 @@ static inline uint64_t pddi_frame_place(const struct pdd_frame *frame)
 	return pddi_frame_of(frame)->area->place + pddi_frame_of(frame)->u.page;
 }
 
-static inline const void *pddi_frame_content(const struct pddi_store *store,
-					     const struct pdd_frame *frame)
-{
-	const struct pddi_frame *f = pddi_frame_of(frame);
-
-	return f->area->content + (f->u.page << store->page_shift);
-}
+/* The content of a frame; it stays where it is until the next pddi_recent_renew(). */
+const void *pddi_frame_content(struct pddi_store *store, const struct pdd_frame *frame);
 
 #endif

@@ -40,6 +40,7 @@ static int watch_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 	int n = sim_ops.pages_get(ctx, region, views, nviews, first, npages);
 	uint64_t page = first;
 
+	world->in_get = true;
 	world->looks = 0;
 	world->more_looks = false;
 	world->scanned = place->space->space.priv.counts.pages_scanned;
@@ -52,6 +53,7 @@ static int watch_get(void *ctx, struct pdd_region *region, struct pdd_view *view
 	for (int i = 0; i < n; i++)
 		for (uint64_t k = 0; k < views[i].npages && page < first + npages; k++)
 			come_by(world, place, page++, &views[i]);
+	world->in_get = false;
 	return n;
 }
 

@@ -68,6 +68,7 @@ struct world {
 	uint64_t keys[CONTENTS]; /* checksums of the contents */
 	unsigned events[2][DOMAINS][CONTENTS]; /* in this pass */
 	uint64_t looks;   /* that the visit under way does, ... */
+	bool in_get;      /* the hook pages_get is under way */
 	bool more_looks;  /* ... at least: a frame that gets room makes another page due */
 	uint64_t scanned; /* pages_scanned before it */
 	uint64_t proved;  /* contents that the property was proved of, in all passes */
@@ -166,10 +167,20 @@ static void write_page(struct world *world, struct place *place, uint64_t page, 
 
 /* ---- coming by a page ---- */
 
-static bool may_rest(const struct pdd_scanner *scanner, const struct pdd_item *item)
+/* Around pages_get the library sets the marks of written pages aside (visit.c). */
+static bool is_marked_aside(const struct world *world, const struct pdd_item *item)
 {
+	uint64_t at = item_page(item) % PDD_EXTENT_PAGES;
+
+	return world->in_get && world->sim->worker->priv.dirty[at / 64] >> at % 64 & 1;
+}
+
+static bool may_rest(const struct world *world, const struct pdd_item *item)
+{
+	const struct pdd_scanner *scanner = &world->sim->scanner;
+
 	return item_state(item) == ITEM_INDEXED && !item_is_due(item) && pddi_may_rest(scanner) &&
-	       pddi_is_clean(scanner, item);
+	       pddi_is_clean(scanner, item) && !is_marked_aside(world, item);
 }
 
 static bool is_its_turn(const struct pdd_scanner *scanner, const struct pdd_item *item)
@@ -192,7 +203,7 @@ static enum visit visit_of(const struct world *world, const struct pdd_item *ite
 		return VISIT_LOOKS;
 	if (state == ITEM_INDEXED && item_node(item) != pddi_node(scanner, view->node))
 		return VISIT_LOOKS; /* it moved to another NUMA node */
-	if (may_rest(scanner, item))
+	if (may_rest(world, item))
 		return VISIT_RESTS;
 	return is_its_turn(scanner, item) ? VISIT_LOOKS : VISIT_SKIPS;
 }
@@ -248,7 +259,7 @@ static void miss(struct world *world, struct place *place, uint64_t first, uint6
 		const struct pdd_item *item = sim_item(place->region, page);
 
 		if ((item_state(item) == ITEM_SEEN || item_state(item) == ITEM_INDEXED) &&
-		    !may_rest(scanner, item) && is_its_turn(scanner, item)) {
+		    !may_rest(world, item) && is_its_turn(scanner, item)) {
 			place->pages[page].owed = true;
 			place->pages[page].owed_reason = item_reason(item);
 		}
