@@ -156,21 +156,14 @@ static inline enum intent intent_of(const struct pdd_scanner *scanner, enum item
 	return state == ITEM_SEEN ? INTENT_SECOND : INTENT_READ;
 }
 
-/* Ask for the page that is read after this one; behind the last of a batch that is likely to be its
- * neighbour. The processor's own prefetcher stops at each page. */
-static inline void load_next_page(const struct pdd_scanner *scanner, const struct pdd_look *look,
-				  const struct pdd_look *end)
+/* The page that is read after this one; behind the last of a batch that is likely to be its neighbour.
+ * NULL: it is not to be read. */
+static const char *next_content(const struct pdd_scanner *scanner, const struct pdd_look *look,
+				const struct pdd_look *end)
 {
-	size_t size = scanner->priv.page_size < AHEAD_BYTES ? scanner->priv.page_size : AHEAD_BYTES;
-	const char *next = (const char *)look->content + scanner->priv.page_size;
-
-	if (look + 1 < end) {
-		if (look[1].intent == INTENT_CLEAN)
-			return;
-		next = look[1].content;
-	}
-	for (size_t at = 0; at < size; at += LINE_BYTES)
-		PDD_PREFETCH_READ(next + at);
+	if (look + 1 == end)
+		return (const char *)look->content + scanner->priv.page_size;
+	return look[1].intent == INTENT_CLEAN ? NULL : look[1].content;
 }
 
 /* Checksum the pages of the batch, and ask for the roots of the searches that will follow: the
@@ -179,12 +172,17 @@ static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker 
 {
 	struct pdd_search_ahead *searches = worker->priv.searches;
 	struct pdd_look *look = worker->priv.batch, *end = look + worker->priv.nbatch;
+	size_t ahead = scanner->priv.page_size < AHEAD_BYTES ? scanner->priv.page_size : AHEAD_BYTES;
 	uint32_t nsearches = 0;
 
 	for (; look < end; look++) {
+		const char *next = next_content(scanner, look, end);
 		uint64_t recorded = look->checksum.value;
 
-		load_next_page(scanner, look, end);
+		/* The processor's own prefetcher stops at each page. (In a function of its own this
+		 * loop is taken for one without effect, and goes.) */
+		for (size_t at = 0; next && at < ahead; at += LINE_BYTES)
+			PDD_PREFETCH_READ(next + at);
 		look->err = look->intent == INTENT_CLEAN
 				    ? 0
 				    : pddi_checksum_read(scanner, &look->checksum, look->content);
