@@ -26,4 +26,7 @@ add_compile_options(
 )
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
 	add_compile_options(-Wduplicated-cond -Wlogical-op)
+else()
+	# What only assertions use, where they are not evaluated.
+	add_compile_options(-Wno-unneeded-internal-declaration)
 endif()
