@@ -67,7 +67,7 @@ run_preset() {
 }
 
 if ! pdd_install_packages git cmake:cmake ninja-build:ninja gcc:cc g++:c++ libc6-dev \
-	pkg-config:pkg-config libxxhash-dev libcmocka-dev libbenchmark-dev libbsd-dev \
+	pkg-config:pkg-config libxxhash-dev libcmocka-dev libbenchmark-dev libbsd-dev jq:jq gnuplot-nox:gnuplot hyperfine:hyperfine \
 	valgrind:valgrind libc6-dbg; then
 	complain "installing packages"
 	finish
