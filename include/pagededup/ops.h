@@ -227,7 +227,8 @@ struct pdd_ops {
 	int (*frames_unmap)(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages);
 
 	/**
-	 * The content of a frame, which never changes.
+	 * The content of a frame, which never changes. It is read at once: before the same thread calls
+	 * hold or frames_create again.
 	 * @return NULL if the frame is gone, whatever the reason: the library then forgets it
 	 *         together with its sharers; what these pages show is the embedder's business
 	 */

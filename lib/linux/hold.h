@@ -13,8 +13,8 @@
 
 #define PDDI_EXTENT_WORDS PDDI_BITMAP_WORDS(PDD_EXTENT_PAGES)
 
-/* What fits into the staging area: emptying it costs a flush of address translations, whatever is in
- * it. At most so many pages that are of no use any more are there in a step. */
+/* What fits into the staging area: emptying it costs a flush of address translations, whatever is
+ * in it. At most so many pages that are of no use any more are there in a step. */
 #define PDDI_STAGING_PAGES (4u * PDD_EXTENT_PAGES)
 
 struct pddi_hold {

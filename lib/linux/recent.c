@@ -4,15 +4,15 @@
  *
  * A frame is made by copying a page into a slot here and writing the slot to the store; it is
  * compared with what is in the slot, and frames of other times are read into slots from the file.
- * Where page tables are virtualised both matter: a first access costs 2 to 10 us, as much as reading
- * the page ten times, and the kernel pays it as well when it copies from a program's page that it
- * never accessed by that address (pwritev: 10.4 us for each page; from a slot 2.8). Slots are always
- * the same memory. Elsewhere it costs a copy that stays in the cache.
+ * Where page tables are virtualised both matter: a first access costs 2 to 10 us, as much as
+ * reading the page ten times, and the kernel pays it as well when it copies from a program's page
+ * that it never accessed by that address (pwritev: 10.4 us for each page; from a slot 2.8). Slots
+ * are always the same memory. Elsewhere it costs a copy that stays in the cache.
  *
  * Invariants
  *  1. A slot that keeps a place contains what the frame there contains, byte by byte: nobody knows
- *     the slots but this file and who fills them, frames never change, and a place is given out once
- *     (store.c). A place at which no frame was made yet is never kept.
+ *     the slots but this file and who fills them, frames never change, and a place is given out
+ *     once (store.c). A place at which no frame was made yet is never kept.
  *  2. What was told in an era stays where it is until pddi_recent_renew(): the library may work
  *     with several contents at a time. It keeps none beyond the next hold, nor the next making of
  *     frames, which is where eras end.

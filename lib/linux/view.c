@@ -46,8 +46,8 @@
 /* How often a page that looks swapped is read in. */
 #define SETTLE_TRIES 8
 
-/* @param files  tell the store's pages from others. Where it lies nowhere that need not be asked, for
- *               which the kernel reads its record of each page: 40 to 100 ns instead of 14 */
+/* @param files  tell the store's pages from others. Where it lies nowhere that need not be asked,
+ *               for which the kernel reads its record of each page: 40 to 100 ns instead of 14 */
 static int scan(const struct pddi_pagemap *map, uint8_t *flags, uintptr_t start, uint64_t npages,
 		bool files)
 {
