@@ -53,22 +53,21 @@ struct pdd_index_node *pdd_index_find_slot(const struct pdd_index *index,
 
 	while (*link) {
 		struct pdd_index_node *node = entry(*link);
-		bool left;
+		bool right;
 
 		PDD_COUNT_VISIT();
 		parent = *link;
-		if (checksum != node->checksum) {
-			left = checksum < node->checksum;
-		} else {
+		right = checksum > node->checksum;
+		if (checksum == node->checksum) {
 			int cmp = order ? order(ctx, node) : 0;
 
 			beside = true;
 			/* The first of the equal ones is this or to the left of it. */
 			if (cmp == 0)
 				found = node;
-			left = cmp <= 0;
+			right = cmp > 0;
 		}
-		link = left ? &parent->left : &parent->right;
+		link = pdd_index_child(parent, right); /* a branch would be guessed wrong half the time */
 	}
 	if (slot)
 		*slot = (struct pdd_index_slot){

@@ -138,23 +138,35 @@ static inline void pdd_index_prefetch(const struct pdd_index *index, uint64_t ch
 	PDD_PREFETCH(pdd_index_root(index, checksum));
 }
 
-/* What a search reads of a node, which may lie on two lines. */
-static inline const struct pdd_index_node *pdd_index_prefetch_node(const struct pdd_rbnode *rb)
+/* Where a node has its left or right child; without a branch. Private. */
+static inline struct pdd_rbnode **pdd_index_child(struct pdd_rbnode *rb, bool right)
 {
-	const struct pdd_index_node *node = (const struct pdd_index_node *)(const void *)rb;
+	const size_t left = offsetof(struct pdd_rbnode, left);
+	const size_t step = offsetof(struct pdd_rbnode, right) - left;
 
-	if (node) { /* asking for address 0 would cost a walk through the page tables */
-		PDD_PREFETCH(&node->u.rb.left);
-		PDD_PREFETCH(&node->checksum);
-	}
-	return node;
+	return (struct pdd_rbnode **)(void *)((unsigned char *)rb + left + step * right);
+}
+
+/* What a search reads of a node may lie on two lines. Where there is no node, something is asked for
+ * that is there already: address 0 would cost a walk through the page tables, and a branch would be
+ * guessed wrong half the time. Private. */
+static inline const struct pdd_index_node *pdd_index_prefetch_node(const struct pdd_rbnode *rb,
+								   const void *instead)
+{
+	const unsigned char *at = rb ? (const unsigned char *)rb : (const unsigned char *)instead;
+
+	PDD_PREFETCH(at + offsetof(struct pdd_rbnode, left));
+	PDD_PREFETCH(at + offsetof(struct pdd_index_node, checksum));
+	return (const struct pdd_index_node *)(const void *)rb;
 }
 
 /** Ask for the first node of a search, NULL if there is none. Reads the root. O(1). Since: 0.1 */
 static inline const struct pdd_index_node *
 pdd_index_prefetch_first(const struct pdd_index *index, uint64_t checksum)
 {
-	return pdd_index_prefetch_node(pdd_index_root(index, checksum)->node);
+	const struct pdd_rbroot *root = pdd_index_root(index, checksum);
+
+	return pdd_index_prefetch_node(root->node, root);
 }
 
 /** Ask for the node of the search behind this one, NULL if there is none. Reads @p node, which is in
@@ -162,8 +174,9 @@ pdd_index_prefetch_first(const struct pdd_index *index, uint64_t checksum)
 static inline const struct pdd_index_node *
 pdd_index_prefetch_below(const struct pdd_index_node *node, uint64_t checksum)
 {
-	return pdd_index_prefetch_node(checksum <= node->checksum ? node->u.rb.left
-								  : node->u.rb.right);
+	struct pdd_rbnode *rb = (struct pdd_rbnode *)(uintptr_t)&node->u.rb;
+
+	return pdd_index_prefetch_node(*pdd_index_child(rb, checksum > node->checksum), node);
 }
 
 static inline enum pdd_kind pdd_index_kind(const struct pdd_index_node *node)
