@@ -20,10 +20,11 @@
  * with them, and released as they are, if they are known to be quiet: pages in the index. On four
  * guests this makes 927 runs instead of 2,580, for 4 % more pages.
  *
- * Locking: the space at hand is locked by the caller; one other space at a time is tried beside it, and
- * one extent claimed. Tries cannot deadlock. Until a twin's space is locked its owner may withdraw it:
- * what is decided about it is then gone from the list. The scanner's lock is held from looking at a
- * decision until its space is locked, so that neither item nor space can go in between.
+ * Locking: the space at hand is locked by the caller; one other space at a time is tried beside it,
+ * and one extent claimed. Tries cannot deadlock. Until a twin's space is locked its owner may
+ * withdraw it: what is decided about it is then gone from the list. The scanner's lock is held from
+ * looking at a decision until its space is locked, so that neither item nor space can go in
+ * between.
  */
 #include "scanner_internal.h"
 
@@ -74,8 +75,8 @@ static uint64_t collect_run(struct pdd_scanner *scanner, struct pdd_worker *work
 	return n;
 }
 
-/* Decisions whose time has not come. If it is for a lock they are due however often that happens: it
- * says nothing about the page. */
+/* Decisions whose time has not come. If it is for a lock they are due however often that happens:
+ * it says nothing about the page. */
 static void postpone(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t n,
 		     enum pdd_reason reason)
 {

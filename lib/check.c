@@ -2,11 +2,11 @@
 /*
  * check.c - walk everything and prove it.
  *
- * Proven: the shape of all trees and their order by (checksum, partition, kind, set), for frames also
- * by content; that what stands in the index are exactly the leaders and the items that say so; chains
- * and lists of sharers, and that the sharers of all frames are exactly the items that say so; that
- * frames without a sharer are kept ones; no decision pending; gauges and per-extent numbers
- * recounted; the live extents of sparse regions; the places of the pass.
+ * Proven: the shape of all trees and their order by (checksum, partition, kind, set), for frames
+ * also by content; that what stands in the index are exactly the leaders and the items that say so;
+ * chains and lists of sharers, and that the sharers of all frames are exactly the items that say
+ * so; that frames without a sharer are kept ones; no decision pending; gauges and per-extent
+ * numbers recounted; the live extents of sparse regions; the places of the pass.
  *
  * Not proven: that a sharer's page still shows its frame (the page may be written at any time), and
  * the order of items by content (their pages change; see search.c).

@@ -2,9 +2,10 @@
 /*
  * checksum.c - checksum and class of a page, and which of its versions is the fastest here.
  *
- * XXH3 with vectors of 16 bytes, which every x86-64 processor has, takes 150 ns of computing for 4 KiB,
- * and so cannot keep up with memory; with 32 bytes (AVX2) it takes 72 and reads a page from memory in
- * 0.7 of the time. Vectors of 64 bytes (AVX-512), 43 ns, read it no faster. (AMD EPYC, Zen 5.)
+ * XXH3 with vectors of 16 bytes, which every x86-64 processor has, takes 150 ns of computing for 4
+ * KiB, and so cannot keep up with memory; with 32 bytes (AVX2) it takes 72 and reads a page from
+ * memory in 0.7 of the time. Vectors of 64 bytes (AVX-512), 43 ns, read it no faster. (AMD EPYC,
+ * Zen 5.)
  *
  * The processor is asked by pdd_checksum_fastest() each time: the library keeps no state, and the
  * instruction is slow on virtual machines, so whoever wants the answer keeps it.

@@ -2,9 +2,9 @@
 /*
  * checksum_avx2.c - checksum and class of a page by vectors of 32 bytes. See checksum.c.
  *
- * The upper halves of the registers are cleared in the end: a caller's instructions for the lower halves
- * would wait for them otherwise (it took 4.5 times as long to hash by these). The compiler sees to
- * that by itself, but GCC 12 does not when a file sets its own level of optimization.
+ * The upper halves of the registers are cleared in the end: a caller's instructions for the lower
+ * halves would wait for them otherwise (it took 4.5 times as long to hash by these). The compiler
+ * sees to that by itself, but GCC 12 does not when a file sets its own level of optimization.
  */
 #if defined(__x86_64__) && defined(__GNUC__)
 

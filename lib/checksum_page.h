@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * checksum_page.h - the body of pdd_checksum_page(): compiled once for each vector unit (checksum.c,
- * checksum_avx2.c). The only file that sees xxHash.
+ * checksum_page.h - the body of pdd_checksum_page(): compiled once for each vector unit
+ * (checksum.c, checksum_avx2.c). The only file that sees xxHash.
  *
  *  S1  Equal contents have equal checksums, under one secret, whatever vectors they are read with.
  *  S2  Filled pages never collide with each other: their checksum is an invertible function of the
@@ -19,7 +19,8 @@
  * allocator. So the object refers to content.c, and at most to memcpy and its like.
  *
  * GCC unrolls the inner loop of xxHash at -O3 only, which almost halves the time for a page, and at
- * -Og it fails to compile it: so the files that include this get their own level, unless nothing is optimized.
+ * -Og it fails to compile it: so the files that include this get their own level, unless nothing is
+ * optimized.
  *
  * Cost: O(page_size); each byte is read once, the few words of the class test twice.
  */

@@ -7,7 +7,8 @@
  * one in which it holds pages or asks for one.
  *
  * Invariants
- *  1. An extent is claimed by one visit at a time. Only who claimed it calls pages_get, hold and what
+ *  1. An extent is claimed by one visit at a time. Only who claimed it calls pages_get, hold and
+ *     what
  *     ends them for its pages, changes recorded checksums, or makes pages show something else. So
  *     nobody reads a page while another one holds it.
  *  2. No search takes an item of an extent that another visit has claimed (look.c). So an item that

@@ -3,7 +3,8 @@
  * extent.c - finding the extents of a region: in an array, or, in a sparse region, on demand.
  *
  * Invariants
- *  1. A region with arrays has all extents of its pages. A sparse one has those in its tree, ordered
+ *  1. A region with arrays has all extents of its pages. A sparse one has those in its tree,
+ *     ordered
  *     by number; nlive is how many.
  *  2. An extent on demand is followed by its items, so that an item finds its extent without a
  *     search (item_extent()).
@@ -11,9 +12,9 @@
  *  4. Between two calls of the library a sparse region has an extent only where something is known
  *     of a page: each call that may have forgotten the last page of an extent gives it back.
  *
- * Complexity: O(1) with arrays, else O(log live extents). Locking: the caller's, see space.h: extents
- * come and go only where they are claimed, or the space is locked exclusively; so what is asked of the
- * embedder, without the scanner's lock, is asked for each extent by one thread.
+ * Complexity: O(1) with arrays, else O(log live extents). Locking: the caller's, see space.h:
+ * extents come and go only where they are claimed, or the space is locked exclusively; so what is
+ * asked of the embedder, without the scanner's lock, is asked for each extent by one thread.
  */
 #include "scanner_internal.h"
 

@@ -6,7 +6,8 @@
  * so that more pages of the same content join it instead of founding frames of their own.
  *
  * Invariants
- *  1. An open group stands in the index until its frame takes its place, or it is dissolved; one that
+ *  1. An open group stands in the index until its frame takes its place, or it is dissolved; one
+ *     that
  *     is full (twin and members would fill a frame) does not. So there is at most one open group of
  *     a key; and other threads, whose pages cannot join, find that there is going to be a frame
  *     (search.c): else they would found another one.

@@ -45,6 +45,14 @@ void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum p
 	}
 }
 
+void pddi_item_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason)
+{
+	if (item_state(item) == ITEM_SHARER || item_state(item) == ITEM_ZERO)
+		return;
+	pddi_item_detach(scanner, item, reason);
+	pddi_item_reset(item, reason);
+}
+
 bool pddi_reason_is_general(enum pdd_reason reason)
 {
 	return reason == PDD_REASON_MAPPING_BUDGET || reason == PDD_REASON_NO_MEMORY ||

@@ -115,8 +115,8 @@ static inline enum pdd_class item_class(const struct pdd_item *item)
 /* For item_is(). */
 #define ITEM_ANY_REASON PDD_REASONS
 
-/* Whether an item has this state, content of no special class, this reason or any, and is due or not: one
- * comparison. */
+/* Whether an item has this state, content of no special class, this reason or any, and is due or
+ * not: one comparison. */
 static inline bool item_is(const struct pdd_item *item, enum item_state state,
 			   enum pdd_reason reason, bool due)
 {
@@ -130,8 +130,8 @@ static inline bool item_is(const struct pdd_item *item, enum item_state state,
 	return (item->priv.word & mask) == value;
 }
 
-/* Become INDEXED, content of no special class, UNIQUE, not due, with this mark (ITEM_FRESH or 0). What
- * that changes in the gauges is the caller's. */
+/* Become INDEXED, content of no special class, UNIQUE, not due, with this mark (ITEM_FRESH or 0).
+ * What that changes in the gauges is the caller's. */
 static inline void item_become_unique(struct pdd_item *item, uint64_t fresh)
 {
 	uint64_t mask = ITEM_FIELD(ITEM_STATE_SHIFT, ITEM_STATE_BITS) |

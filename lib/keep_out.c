@@ -4,7 +4,8 @@
  *
  * Invariants
  *  1. A page that is kept out is NEW: it has memory of its own, is in no list and no tree, and no
- *     pass asks for it. So a step that decided about it before finds that it is not pending any more.
+ *     pass asks for it. So a step that decided about it before finds that it is not pending any
+ *     more.
  *  2. Nothing is kept out before all pages of the range have memory of their own; so a call that
  *     fails keeps nothing out.
  *

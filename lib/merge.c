@@ -25,47 +25,6 @@ enum fate {
 	FATE_NONE = 2,  /* nothing, it only lies between others */
 };
 
-/* A group's twin is not pending any more: its owner withdrew it, or it is settled. */
-static void forget_twin(struct pdd_group *group)
-{
-	group->twin = NULL;
-	if (group->entry)
-		*group->entry = NULL;
-	group->entry = NULL;
-}
-
-static bool is_twin(const struct pdd_item *item)
-{
-	const struct pdd_group *group = item_group(item);
-
-	return group && group->twin == item;
-}
-
-void pddi_pending_withdraw(struct pdd_scanner *scanner, struct pdd_item *item)
-{
-	struct pdd_group *group = item_group(item);
-	struct pdd_frame *frame = item_promised(item);
-
-	if (item->priv.node.u.member.pprev)
-		item_list_remove(item);
-	if (is_twin(item))
-		forget_twin(group);
-	else if (group)
-		group->nmembers--;
-	item_set(item, ITEM_SEEN, item_reason(item));
-	if (frame)
-		pddi_stable_unreserve(scanner, frame);
-}
-
-void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
-			 enum pdd_reason reason)
-{
-	if (is_twin(item))
-		item_group(item)->twin_reason = (uint8_t)reason;
-	pddi_pending_withdraw(scanner, item);
-	pddi_item_fail(item, reason);
-}
-
 static enum fate fate_of(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
 	if (item_state(item) == ITEM_PENDING)
@@ -191,7 +150,8 @@ static void compare_pages(struct pdd_scanner *scanner, struct pdd_worker *worker
 	for (uint64_t i = 0; i < view->npages; i++) {
 		if (verdicts[i] == VERDICT_GONE)
 			pddi_stable_gone(scanner, frames[i]);
-		/* It is held, so what is in it is known; a write that is told of later is a later one. */
+		/* It is held, so what is in it is known; a write that is told of later is a later
+		 * one. */
 		else if (verdicts[i] == VERDICT_EQUAL && worker->priv.fates[at + i] != FATE_NONE)
 			item_set_dirty(worker->priv.run[at + i], false);
 	}
@@ -266,13 +226,7 @@ static void replaced(struct pdd_scanner *scanner, struct pdd_worker *worker, uin
 		item_counts(item)->zero_merges++;
 		return;
 	}
-	if (item->priv.node.u.member.pprev)
-		item_list_remove(item);
-	if (is_twin(item)) {
-		item_group(item)->joined = true;
-		forget_twin(item_group(item));
-	}
-	pddi_stable_join(scanner, frame, item);
+	pddi_pending_join(scanner, item);
 }
 
 /* ---- replacing ---- */
@@ -300,8 +254,8 @@ static bool is_used_up(enum pdd_reason reason)
 }
 
 /* The hook did nothing for n pages. How many of them fail: all, if something is used up, or if it
- * became busy in the middle of its work, which the next pass then goes on with. Else only the first,
- * which would keep those behind it from being merged for ever. */
+ * became busy in the middle of its work, which the next pass then goes on with. Else only the
+ * first, which would keep those behind it from being merged for ever. */
 static uint64_t fail_pages(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
 			   uint64_t n, enum pdd_reason reason, bool at_work)
 {

@@ -7,7 +7,8 @@
  *
  *  - Its walk is put off, and the pass goes on with the next space. After each extent that it comes
  *    by then it tries one walk that was put off, in turn, and takes one extent of it.
- *  - When nothing else is left, each walk that was put off goes to its end: an extent is either come
+ *  - When nothing else is left, each walk that was put off goes to its end: an extent is either
+ *    come
  *    by, or missed (look.c: a page that loses its look is due).
  *  - The next pass begins with the spaces of which pages were missed, as if they had been put off:
  *    one of them is tried after each extent from the start. Their walks begin with the first page
@@ -17,11 +18,12 @@
  * extents of a space one after the other would try them all within one hold; and if each pass began
  * at the first page, those in the gaps between two holds would always be the same. So tries are
  * spread over the whole pass, and what was missed comes first. With a lock that is free a seventh
- * of the time, each of 32 extents gets its look in some 30 passes; without this some waited for more
- * than 400 (bench_contention).
+ * of the time, each of 32 extents gets its look in some 30 passes; without this some waited for
+ * more than 400 (bench_contention).
  *
  * Invariants
- *  1. A pass comes by each page of each region that was there when it began exactly once: pages that
+ *  1. A pass comes by each page of each region that was there when it began exactly once: pages
+ *     that
  *     come during a pass are left to the next one, so it ends however fast they come.
  *  2. The places that walks keep (at, begin, resume) are pages of regions of their space, or NULL,
  *     which is behind the last. pddi_pass_clip() moves them off pages that go, to what stands

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * prune.c - a walk over all frames between two passes: chains are put in order, frames that are gone
- * or kept in vain are dropped, and sparse frames are emptied into fuller ones (refiled).
+ * prune.c - a walk over all frames between two passes: chains are put in order, frames that are
+ * gone or kept in vain are dropped, and sparse frames are emptied into fuller ones (refiled).
  *
- * Why refile: writes take sharers away from all frames of a chain, and frames that got room again are
- * filled only as far as new pages of that content come along. 10 frames with 10 sharers each where
- * one with 100 would do cost 9 pages for ever.
+ * Why refile: writes take sharers away from all frames of a chain, and frames that got room again
+ * are filled only as far as new pages of that content come along. 10 frames with 10 sharers each
+ * where one with 100 would do cost 9 pages for ever.
  *
  * Invariants
  *  1. prune_checksum is where the prune goes on: all frames of smaller checksums were come by, and
@@ -16,14 +16,14 @@
  *     hook frames_remap, which does nothing to a page that was written. So no content is compared.
  *  3. Each step makes progress: it comes by one chain at least, or moves one sharer.
  *
- * A chain is put in order once, when the prune comes to it; steps that go on with it rely on the order
- * that changes keep.
+ * A chain is put in order once, when the prune comes to it; steps that go on with it rely on the
+ * order that changes keep.
  *
- * Locking: one step prunes at a time, while no other is at pages (scanner.c). The space of the sharer
- * that is moved is tried; if it is busy, or the hook fails, the chain is left until the next prune.
- * Around the hook the scanner's lock is released: other spaces may lose sharers, and frames their last
- * one, but no frame goes back meanwhile, since the prune is a visit. Complexity: O(roots + nodes) for a whole prune, O(log) for
- * each sharer that is moved.
+ * Locking: one step prunes at a time, while no other is at pages (scanner.c). The space of the
+ * sharer that is moved is tried; if it is busy, or the hook fails, the chain is left until the next
+ * prune. Around the hook the scanner's lock is released: other spaces may lose sharers, and frames
+ * their last one, but no frame goes back meanwhile, since the prune is a visit. Complexity: O(roots
+ * + nodes) for a whole prune, O(log) for each sharer that is moved.
  */
 #include "scanner_internal.h"
 

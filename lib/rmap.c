@@ -11,15 +11,17 @@
  *     resizing it at its end changes that of page 0. So it is recorded, not computed from where the
  *     region stands.
  *  3. During a walk no tree changes. Sharers may come and go while the scanner's lock is released,
- *     which it is around hooks and callbacks: a cursor keeps the walk's place in the list of sharers,
+ *     which it is around hooks and callbacks: a cursor keeps the walk's place in the list of
+ *     sharers,
  *     and moves on when the sharer at which it stands leaves. What the walk remembers of a sharer
- *     meanwhile are its region and page, not its item. It is a visit (claim.c): the frame stays, and
+ *     meanwhile are its region and page, not its item. It is a visit (claim.c): the frame stays,
+ *     and
  *     the extent of a page that is asked for is claimed.
  *
- * In the following nobody else changes sharers. A walk tells of the sharers first (pass 0). Then (pass 1) it takes them in pieces, as many as the
- * caller has room for, sorts each piece by place, and asks for the regions at each place once. The
- * page that such a region has there maps the frame if it was cloned from the sharer's page, was not
- * written since, and no pass has come by.
+ * In the following nobody else changes sharers. A walk tells of the sharers first (pass 0). Then
+ * (pass 1) it takes them in pieces, as many as the caller has room for, sorts each piece by place,
+ * and asks for the regions at each place once. The page that such a region has there maps the frame
+ * if it was cloned from the sharer's page, was not written since, and no pass has come by.
  *
  * Hard case: each mapping is told of once, although several sharers may stand at one place (an
  * original and clones that a pass has found), and may be in different pieces.
@@ -215,8 +217,8 @@ static bool tell(struct walk *walk, enum pdd_mapping mapping, struct pdd_region 
 	return !walk->result.stopped;
 }
 
-/* Take sharers from the cursor on, as many as there is room for; `attached`: only those whose regions
- * are. */
+/* Take sharers from the cursor on, as many as there is room for; `attached`: only those whose
+ * regions are. */
 static size_t take_piece(struct walk *walk, sharer *room, size_t nroom, bool attached)
 {
 	struct pdd_item **at = &walk->cursor.at;

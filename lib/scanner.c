@@ -2,21 +2,22 @@
 /*
  * scanner.c - passes and steps.
  *
- * A pass comes by every page of every region once (pass.c says in which order). A step does a part of
- * it: extent by extent, each under its space's lock by try. A space that is busy all the time loses
- * its pages' look in this pass, and nobody waits.
+ * A pass comes by every page of every region once (pass.c says in which order). A step does a part
+ * of it: extent by extent, each under its space's lock by try. A space that is busy all the time
+ * loses its pages' look in this pass, and nobody waits.
  *
  * Invariants
  *  1. Between steps nothing is pending: no item PENDING, no group, no hook left open, no lock held.
- *  2. Each try of a space that fails is followed by work elsewhere, or ends the look at an extent: so
+ *  2. Each try of a space that fails is followed by work elsewhere, or ends the look at an extent:
+ *     so
  *     every pass ends.
  *  3. At the deadline no new run of work begins, but every step gets on by at least one.
  *
- * Several threads. A step takes the extent at which the pass goes on, tries its space and moves the pass
- * on, all under the scanner's lock; so each extent is taken once, and others go on behind it. Then it
- * visits the extent, mostly without the lock (visit.c, claim.c). A pass ends when nothing is left to
- * take and nobody is at pages any more (nstepping). Invariant 1 holds for each thread, and for all of them when no
- * step is under way.
+ * Several threads. A step takes the extent at which the pass goes on, tries its space and moves the
+ * pass on, all under the scanner's lock; so each extent is taken once, and others go on behind it.
+ * Then it visits the extent, mostly without the lock (visit.c, claim.c). A pass ends when nothing
+ * is left to take and nobody is at pages any more (nstepping). Invariant 1 holds for each thread,
+ * and for all of them when no step is under way.
  *
  * Cost: O(pages come by), and reading each page that is looked at once.
  */
@@ -246,10 +247,10 @@ static enum pdd_step step(struct pdd_scanner *scanner, struct pdd_worker *worker
 }
 
 /*
- * Quiescing. Either the step sees the mark and does nothing, or the other thread sees the step: each
- * writes its own word before it reads the other's, all in one total order (seq_cst). The step's end
- * is a release, which pairs with that read: who is told that no step is under way sees all that
- * steps have done.
+ * Quiescing. Either the step sees the mark and does nothing, or the other thread sees the step:
+ * each writes its own word before it reads the other's, all in one total order (seq_cst). The
+ * step's end is a release, which pairs with that read: who is told that no step is under way sees
+ * all that steps have done.
  */
 int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		     const struct pdd_budget *budget)

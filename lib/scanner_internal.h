@@ -4,13 +4,17 @@
  *
  *	scanner.c   passes and steps                calls pass, visit, prune
  *	pass.c      the order of a pass
- *	visit.c     a pass at one extent            calls written, look, group, carry_out, extent
+ *	visit.c     a pass at one extent            calls written, look, batch, group, carry_out,
+ *	                                            extent
  *	written.c   which pages were written        calls extent
- *	look.c      what a pass does with a page    calls search, group, stable
+ *	look.c      what a pass does with a page    calls batch, stable, item
+ *	batch.c     reading pages                   calls decide
+ *	decide.c    what was read                   calls search, group, item
  *	search.c    finding equal content           calls stable
  *	carry_out.c decisions in runs               calls merge, group
- *	merge.c     hold, compare, replace a run    calls stable
- *	group.c     pages that found a frame        calls stable, search
+ *	merge.c     hold, compare, replace a run    calls pending, stable
+ *	pending.c   how a decision ends             calls stable, item
+ *	group.c     pages that found a frame        calls pending, stable, search
  *	prune.c     chains in order, frames emptied calls stable
  *	stable.c    frames and their places         calls the index and chains, claim
  *	claim.c     who works where
@@ -18,7 +22,7 @@
  *	unmerge.c   pages get their own memory      calls extent, item, forget
  *	keep_out.c  pin and exclude                 calls extent, item, unmerge
  *	forget.c    forget and discard              calls extent, item
- *	item.c      an item leaves what it is in    calls stable, merge (cancel)
+ *	item.c      an item leaves what it is in    calls stable, pending
  *	extent.c    finding extents, on demand too
  *	tunables.c  settings                        calls item
  */
@@ -34,8 +38,8 @@
  *
  * Every function of the library holds it but where it says otherwise; public ones take it. It is
  * released around hooks that may sleep and around reading pages. Whatever is not claimed or locked
- * may change meanwhile: an item at hand may leave the index, a twin may be withdrawn from its group,
- * a frame may be gone.
+ * may change meanwhile: an item at hand may leave the index, a twin may be withdrawn from its
+ * group, a frame may be gone.
  */
 
 static inline void pddi_lock(const struct pdd_scanner *scanner)
@@ -68,8 +72,8 @@ bool pddi_is_claimed(const struct pdd_scanner *scanner, const struct pdd_visit *
 bool pddi_claim(const struct pdd_scanner *scanner, struct pdd_visit *visit, struct pdd_claim *claim,
 		const struct pdd_region *region, uint64_t page);
 void pddi_unclaim(struct pdd_claim *claim);
-/* Give a frame back, as soon as no visit may know it any more; give back those for which it is time,
- * with the lock released around the hook. */
+/* Give a frame back, as soon as no visit may know it any more; give back those for which it is
+ * time, with the lock released around the hook. */
 void pddi_frame_free(struct pdd_scanner *scanner, struct pdd_frame *frame);
 void pddi_frames_flush(struct pdd_scanner *scanner);
 
@@ -278,7 +282,8 @@ struct pdd_frame *pddi_stable_reserve(struct pdd_scanner *scanner, struct pdd_fr
 void pddi_stable_unreserve(struct pdd_scanner *scanner, struct pdd_frame *frame);
 /* Turn a promised place into a sharer. */
 void pddi_stable_join(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item);
-/* A page was found to show this frame: make its item, which is NEW, a sharer. False: it must not. */
+/* A page was found to show this frame: make its item, which is NEW, a sharer. False: it must not.
+ */
 bool pddi_stable_adopt(struct pdd_scanner *scanner, struct pdd_frame *frame, struct pdd_item *item);
 /* Let a frame go if nothing is left of it. */
 void pddi_stable_drop_empty(struct pdd_scanner *scanner, struct pdd_frame *frame);
@@ -348,8 +353,8 @@ bool pddi_pass_begin(struct pdd_scanner *scanner);
 bool pddi_pass_next(struct pdd_scanner *scanner, struct pddi_stop *stop);
 /* It came by the pages from the stop's first to this one. */
 void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page);
-/* Nothing stands behind what was come by at a stop, from this page on to that one. Its space is still
- * locked. */
+/* Nothing stands behind what was come by at a stop, from this page on to that one. Its space is
+ * still locked. */
 void pddi_pass_skip(const struct pddi_stop *stop, uint64_t from, uint64_t to);
 /* The space is locked. True: its walk is put off; false: pages of the stop are to be missed, ... */
 bool pddi_pass_put_off(struct pdd_scanner *scanner, const struct pddi_stop *stop);
@@ -367,6 +372,9 @@ uint64_t pddi_region_pass_pages(const struct pdd_region *region);
 void pddi_item_reset(struct pdd_item *item, enum pdd_reason reason);
 /* Take an item out of wherever it is linked: it becomes SEEN, or NEW if it was shared or zero. */
 void pddi_item_detach(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
+/* Its page must not be touched, or cannot be read: it is forgotten, so that no search finds it;
+ * what it shares it keeps. */
+void pddi_item_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
 /* A SEEN item's merge failed: due if the last thing it did was no failure as well. */
 void pddi_item_fail(struct pdd_item *item, enum pdd_reason reason);
 /* Whether a reason is a failure that another page of equal content would meet as well. */
@@ -390,13 +398,18 @@ void pddi_group_twin_failed(struct pdd_scanner *scanner, struct pdd_group *group
 /* Frames that somebody joined go into the index, the others back. */
 void pddi_groups_settle(struct pdd_scanner *scanner, struct pdd_worker *worker);
 
-/* ---- merge.c ---- */
+/* ---- pending.c ---- */
 
 /* A pending item gets back to SEEN, its place or its part in a group given back. */
 void pddi_pending_withdraw(struct pdd_scanner *scanner, struct pdd_item *item);
 /* The same, since its merge failed. */
 void pddi_pending_cancel(struct pdd_scanner *scanner, struct pdd_item *item,
 			 enum pdd_reason reason);
+/* It shows the frame in which it had a place promised: it becomes a sharer. */
+void pddi_pending_join(struct pdd_scanner *scanner, struct pdd_item *item);
+
+/* ---- merge.c ---- */
+
 /* Whether something is decided about an item: to share a frame, or to become the zero page. */
 bool pddi_merge_is_decided(const struct pdd_scanner *scanner, const struct pdd_item *item);
 /* Put an item into the worker's run, at this place. */
@@ -405,8 +418,8 @@ void pddi_merge_collect(struct pdd_scanner *scanner, struct pdd_worker *worker, 
 /* Cancel the decisions among n items of the run, from a place on. */
 void pddi_merge_cancel(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
 		       uint64_t n, enum pdd_reason reason);
-/* Hold the n pages of the run, which are neighbours in one extent, and carry out their decisions. Their
- * space is locked, and the extent claimed. */
+/* Hold the n pages of the run, which are neighbours in one extent, and carry out their decisions.
+ * Their space is locked, and the extent claimed. */
 void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t n);
 
 /* ---- carry_out.c ---- */
@@ -415,24 +428,65 @@ void pddi_merge_run(struct pdd_scanner *scanner, struct pdd_worker *worker, uint
 void pddi_carry_out(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		    const struct pdd_space *at_hand);
 
+/* ---- decide.c ---- */
+
+/* Decide about the pages of the batch, which were read. */
+void pddi_decide_batch(struct pdd_scanner *scanner, struct pdd_worker *worker);
+
+/* ---- batch.c ---- */
+
+/* What the loop that reads pages has to know of one: it must not look at items (pdd_look.intent).
+ */
+enum pddi_intent {
+	LOOK_CLEAN = 0,  /* it is known to be as it was: not to be read */
+	LOOK_READ = 1,   /* to be read; no search is likely to follow */
+	LOOK_SECOND = 2, /* the same, but if it has its recorded checksum it is searched for */
+	LOOK_SEARCH = 3, /* the same, and whatever it is it is searched for */
+};
+
+static inline enum pddi_intent pddi_look_intent(const struct pdd_scanner *scanner,
+						enum item_state state)
+{
+	if (state == ITEM_NEW)
+		return scanner->priv.tunables.one_look ? LOOK_SEARCH : LOOK_READ;
+	return state == ITEM_SEEN ? LOOK_SECOND : LOOK_READ;
+}
+
+/* Read the pages of the batch, and decide about them. */
+void pddi_batch_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);
+
+/* Put a page into the batch, all of which are of one extent; flush it when it is full. From here on
+ * a write that is told of is one after the reading. */
+static inline void pddi_batch_add(struct pdd_scanner *scanner, struct pdd_worker *worker,
+				  struct pdd_item *item, const void *content,
+				  enum pddi_intent intent)
+{
+	struct pdd_look *look = &worker->priv.batch[worker->priv.nbatch];
+
+	look->item = item;
+	look->content = content;
+	look->checksum.value = item->priv.node.checksum;
+	look->checksum.class_ = item_class(item);
+	look->intent = (uint8_t)intent;
+	item_set_dirty(item, false);
+	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
+		pddi_batch_flush(scanner, worker);
+}
+
 /* ---- look.c ---- */
 
 /* Come by the pages of one extent that a view describes. */
 void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_extent *extent,
 	       uint64_t first, const struct pdd_view *view);
-/* A page that must not be touched, or cannot be read: it is forgotten; what it shares it keeps. */
-void pddi_look_refused(struct pdd_scanner *scanner, struct pdd_item *item, enum pdd_reason reason);
-/* Decide about the pages that are collected in the batch. */
-void pddi_look_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);
-/* A pass comes by pages of one extent that it cannot look at, since something is locked. Those whose
- * look is lost by that are due. */
+/* A pass comes by pages of one extent that it cannot look at, since something is locked. Those
+ * whose look is lost by that are due. */
 void pddi_look_missed(struct pdd_scanner *scanner, struct pdd_extent *extent, uint64_t first,
 		      uint64_t npages);
 
 /* ---- written.c ---- */
 
-/* Ask which of the pages from the first on were written, about as many as the step will come by, and
- * keep the answers in their items; unless that was asked in this pass. */
+/* Ask which of the pages from the first on were written, about as many as the step will come by,
+ * and keep the answers in their items; unless that was asked in this pass. */
 void pddi_written_ask(struct pdd_scanner *scanner, struct pdd_worker *worker,
 		      struct pdd_region *region, uint64_t first, uint64_t npages);
 
@@ -462,8 +516,8 @@ static inline bool pddi_is_at_rest(const struct pdd_scanner *scanner, const stru
 
 /* ---- visit.c ---- */
 
-/* Come by pages of a stop, from its first on, none beyond their extent; the step goes on up to `ahead`
- * pages further. Their space is locked, and unlocked here. */
+/* Come by pages of a stop, from its first on, none beyond their extent; the step goes on up to
+ * `ahead` pages further. Their space is locked, and unlocked here. */
 void pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, const struct pddi_stop *stop,
 		uint64_t npages, uint64_t ahead);
 /* Pages of one extent are not looked at in this pass, since something is locked. */

@@ -6,9 +6,9 @@
  * without a look at any content: whatever is merged is compared while it is held, so a wrong guess
  * costs one attempt. So a search reads nodes, calls no hook and takes no lock.
  *
- * If there are several, or if true collisions (different contents of equal checksum) were met in the
- * last COMPARE_PASSES passes, contents are compared on the way down. Frames are in exact order, since
- * they never change. Items are in the order that their contents had when they were inserted.
+ * If there are several, or if true collisions (different contents of equal checksum) were met in
+ * the last COMPARE_PASSES passes, contents are compared on the way down. Frames are in exact order,
+ * since they never change. Items are in the order that their contents had when they were inserted.
  *
  * Hard case: stale items among true collisions. If an item's page changed since it was inserted, it
  * stands in the wrong place and may send a search astray, so that equal pages miss each other. So
@@ -19,11 +19,13 @@
  *    searches for it anew if it is looked at; so does one that misses it because its space is busy.
  *    So after a pass the set of earlier ones is empty, but for items that are alone with their key.
  *  - While a pass that looks at all pages goes on, its own set contains items that it inserted, so
- *    if nothing is written meanwhile their order is exact, and each search in it: when the second of
+ *    if nothing is written meanwhile their order is exact, and each search in it: when the second
+ *    of
  *    two equal pages is come by, the first is found, in this very pass. (At most one item may have
  *    been in the set before: one that was alone with its key. All the others were ordered against
  *    it as it is now.)
- *  - The set of the pass before is searched then, as well as it goes: its items are compared as they
+ *  - The set of the pass before is searched then, as well as it goes: its items are compared as
+ *    they
  *    are now.
  *
  * Two unequal items per search are checked for still having their recorded checksum; a stale one is
@@ -31,8 +33,9 @@
  * in the set of this pass the item at hand is tried again in another pass. All other unequal items
  * are true collisions and cost a compare each, O(log n) of them.
  *
- * To compare with an item, its space is tried (never waited for); busy counts as stale, and so does an
- * item of an extent that another thread has claimed. That is the only lock that a search ever takes.
+ * To compare with an item, its space is tried (never waited for); busy counts as stale, and so does
+ * an item of an extent that another thread has claimed. That is the only lock that a search ever
+ * takes.
  *
  * Where the index is rebuilt (PDD_INDEX_REBUILT), the set of the pass before does not count at all,
  * and whatever a pass comes by leaves it (look.c): after a pass only its own set is left.
@@ -187,7 +190,8 @@ static struct pdd_index_node *find_item(struct search_key *key, struct pdd_index
 	return pdd_index_find_slot(&key->scanner->priv.index, slot, checksum, search_order, key);
 }
 
-/* The key of a search for an item of any content: in a rebuilt index only in the set of this pass. */
+/* The key of a search for an item of any content: in a rebuilt index only in the set of this pass.
+ */
 static struct search_key key_of(struct pdd_scanner *scanner, uint64_t partition)
 {
 	return (struct search_key){

@@ -10,7 +10,8 @@
  *     while it founds a frame.
  *  3. Whenever a listed frame has room, no item of its key stays in the index unnoticed: when the
  *     frame enters, or gets room again, such an item is taken out and due, and then joins.
- *  4. A kept frame (FRAME_KEPT) is listed and has neither sharer nor reserved place: clones at which
+ *  4. A kept frame (FRAME_KEPT) is listed and has neither sharer nor reserved place: clones at
+ *     which
  *     no pass has looked still map it, says the embedder. It takes none, until one of those pages
  *     adopts it; a prune asks for it again.
  *

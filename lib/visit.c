@@ -7,7 +7,8 @@
  *  2. When pddi_visit() returns the space is unlocked, nothing is got or held, nothing is pending.
  *  3. Every page of the range was come by: looked at, skipped, not written, refused or counted as
  *     busy. One whose look was lost because something was locked is due.
- *  4. An extent in which all pages are settled and none was written is left alone: none of its items
+ *  4. An extent in which all pages are settled and none was written is left alone: none of its
+ *     items
  *     is touched.
  *
  * Holes. A view of absent pages may reach far beyond the extent; the cursor follows it as far as
@@ -15,8 +16,8 @@
  * test for each 512 pages of its arrays, if it has arrays.
  *
  * Locking: the space of the region is locked, and unlocked here. The extent is claimed, before the
- * scanner's lock is released for the first time. It is released around the hooks, and while pages are
- * read.
+ * scanner's lock is released for the first time. It is released around the hooks, and while pages
+ * are read.
  */
 #include <string.h>
 
@@ -41,7 +42,7 @@ static uint64_t look_at_undescribed(const struct visit *visit, uint64_t page, in
 	if (reason == PDD_REASON_BUSY)
 		pddi_visit_miss(visit->region, page, 1);
 	else if (visit->extent)
-		pddi_look_refused(visit->scanner, pddi_extent_item(visit->extent, page), reason);
+		pddi_item_refused(visit->scanner, pddi_extent_item(visit->extent, page), reason);
 	return 1;
 }
 
@@ -75,9 +76,9 @@ static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nview
 	return described;
 }
 
-/* The dirty marks of pages that pages_get is about to describe are set aside: of what it finds there the
- * library knows what it needs to know. A mark that comes while it works is one of a write that it may
- * not have seen, and stays. */
+/* The dirty marks of pages that pages_get is about to describe are set aside: of what it finds
+ * there the library knows what it needs to know. A mark that comes while it works is one of a write
+ * that it may not have seen, and stays. */
 static void take_dirty(const struct visit *visit, uint64_t first, uint64_t npages)
 {
 	uint64_t *dirty = visit->worker->priv.dirty;
@@ -147,7 +148,7 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 		pddi_look(scanner, visit->worker, visit->extent, first + done, &views[i]);
 		done += views[i].npages;
 	}
-	pddi_look_flush(scanner, visit->worker);
+	pddi_batch_flush(scanner, visit->worker);
 	pddi_groups_create_frames(scanner, visit->worker);
 	pddi_unlock(scanner);
 	ops->pages_put(scanner->priv.ctx, region, first, described);
@@ -156,8 +157,8 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 	return described;
 }
 
-/* Whether a pass has nothing to do at an extent. Where nothing is known at all pages_get is asked: it
- * may say how far that goes on. */
+/* Whether a pass has nothing to do at an extent. Where nothing is known at all pages_get is asked:
+ * it may say how far that goes on. */
 static bool is_at_rest(const struct pdd_scanner *scanner, const struct pdd_extent *extent)
 {
 	return extent && pddi_may_rest(scanner) && !extent->priv.unsettled && !extent->priv.due &&
@@ -271,7 +272,7 @@ void pddi_visit(struct pdd_scanner *scanner, struct pdd_worker *worker, const st
 	pddi_unlock(scanner);
 	scanner->priv.ops.space_unlock(scanner->priv.ctx, space);
 	pddi_lock(scanner);
-	/* Not before: the step goes on with the pass, which nobody may have ended meanwhile, nor begun a
-	 * prune. */
+	/* Not before: the step goes on with the pass, which nobody may have ended meanwhile, nor
+	 * begun a prune. */
 	scanner->priv.nstepping--;
 }

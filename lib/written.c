@@ -12,17 +12,18 @@
  *     is recorded. (The answer to a write in between is still to come.)
  *  2. What is not known counts as written.
  *  3. Tracking only saves reading. Whatever it says, only what was compared while it was held is
- *     shared, and a page that was found to differ from what is recorded is dirty (pddi_item_fail()),
+ *     shared, and a page that was found to differ from what is recorded is dirty
+ *     (pddi_item_fail()),
  *     so a write that was never told of, as by a device, costs savings and nothing else.
  *
  * One call asks for many extents, since the system calls behind it cost as much for one page as for
- * thousands; but not for many more than the step will come by. So a pass asks for every page once, as
- * far as its regions were there when it began (twice where a walk goes round, pass.c), and hardly for
- * what it jumps over.
+ * thousands; but not for many more than the step will come by. So a pass asks for every page once,
+ * as far as its regions were there when it began (twice where a walk goes round, pass.c), and
+ * hardly for what it jumps over.
  *
- * Of several threads one asks, and the others take the pages that it asks for as answered. So they may
- * come by a page of whose last write they will be told a moment later: its mark is set then, and the
- * next pass finds it.
+ * Of several threads one asks, and the others take the pages that it asks for as answered. So they
+ * may come by a page of whose last write they will be told a moment later: its mark is set then,
+ * and the next pass finds it.
  *
  * With a deadline it is no more than what a look at one extent costs at the worst.
  *
@@ -40,8 +41,8 @@ static void mark(struct pdd_item *item)
 }
 
 /* With a deadline, the pages that are asked for at once at most, and the rest of an extent. Where
- * some pages of each extent were written, asking costs a flush for each (100 us on a virtual machine
- * whose page tables are virtualised in software). */
+ * some pages of each extent were written, asking costs a flush for each (100 us on a virtual
+ * machine whose page tables are virtualised in software). */
 #define TIMED_PAGES (4u * PDD_EXTENT_PAGES)
 
 static void mark_written(const struct pdd_region *region, const uint64_t *bits, uint64_t first,

@@ -53,8 +53,8 @@ typedef struct pdd_checksum (*pdd_checksum_fn)(const void *content, size_t page_
 					       const void *secret, size_t secret_len);
 
 /**
- * The version that is the fastest on this processor. All give the same results. The scanner uses it.
- * Asks the processor each time, some microseconds on a virtual machine: keep the answer.
+ * The version that is the fastest on this processor. All give the same results. The scanner uses
+ * it. Asks the processor each time, some microseconds on a virtual machine: keep the answer.
  * @return pdd_checksum_page() or a version with wider vectors. Complexity: O(1). Since: 0.1
  */
 PDD_API pdd_checksum_fn pdd_checksum_fastest(void);

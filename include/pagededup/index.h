@@ -147,9 +147,9 @@ static inline struct pdd_rbnode **pdd_index_child(struct pdd_rbnode *rb, bool ri
 	return (struct pdd_rbnode **)(void *)((unsigned char *)rb + left + step * right);
 }
 
-/* What a search reads of a node may lie on two lines. Where there is no node, something is asked for
- * that is there already: address 0 would cost a walk through the page tables, and a branch would be
- * guessed wrong half the time. Private. */
+/* What a search reads of a node may lie on two lines. Where there is no node, something is asked
+ * for that is there already: address 0 would cost a walk through the page tables, and a branch
+ * would be guessed wrong half the time. Private. */
 static inline const struct pdd_index_node *pdd_index_prefetch_node(const struct pdd_rbnode *rb,
 								   const void *instead)
 {
@@ -169,8 +169,8 @@ pdd_index_prefetch_first(const struct pdd_index *index, uint64_t checksum)
 	return pdd_index_prefetch_node(root->node, root);
 }
 
-/** Ask for the node of the search behind this one, NULL if there is none. Reads @p node, which is in
- * the index. Complexity: O(1). Since: 0.1 */
+/** Ask for the node of the search behind this one, NULL if there is none. Reads @p node, which is
+ * in the index. Complexity: O(1). Since: 0.1 */
 static inline const struct pdd_index_node *
 pdd_index_prefetch_below(const struct pdd_index_node *node, uint64_t checksum)
 {

@@ -19,19 +19,19 @@
  *	frame_content | frame_is_mapped            of every frame
  *	space_trylock(t) frames_remap(r') space_unlock(t) frame_free
  *
- * Several threads. With the hooks lock and unlock any number of threads may call the library for one
- * scanner: steps, each with a worker of its own, and whatever else. Then hooks are called by several
- * threads at once. No two steps are at one extent at the same time; between pages_get and pages_put,
- * and between hold and what ends it, none of the pages of that extent is given to a hook for another
- * step. The space's lock has to be one that several steps can have at once: otherwise the others find
- * it busy.
+ * Several threads. With the hooks lock and unlock any number of threads may call the library for
+ * one scanner: steps, each with a worker of its own, and whatever else. Then hooks are called by
+ * several threads at once. No two steps are at one extent at the same time; between pages_get and
+ * pages_put, and between hold and what ends it, none of the pages of that extent is given to a hook
+ * for another step. The space's lock has to be one that several steps can have at once: otherwise
+ * the others find it busy.
  *
  * Rules for all hooks
  *  - Called on the thread that called the library, never while a structure of the library is half
  *    linked. They must not call back into the scanner.
  *  - They may sleep, except for those that are called with the scanner's lock held: space_trylock,
- *    frame_content, frame_is_mapped, now_ns, trace, unlock, and, for one page at a time and only among
- *    checksum collisions, pages_get, pages_put, space_unlock and checksum. These must not wait for
+ *    frame_content, frame_is_mapped, now_ns, trace, unlock, and, for one page at a time and only
+ *    among checksum collisions, pages_get, pages_put, space_unlock and checksum. These must not wait for
  *    anything that is held by whoever calls the library.
  *  - All that return a value may fail at any time. What failed keeps its page and its content; a
  *    later pass tries again. Where a count is returned, 0 counts as busy.
@@ -227,8 +227,8 @@ struct pdd_ops {
 	int (*frames_unmap)(void *ctx, struct pdd_region *region, uint64_t first, uint64_t npages);
 
 	/**
-	 * The content of a frame, which never changes. It is read at once: before the same thread calls
-	 * hold or frames_create again.
+	 * The content of a frame, which never changes. It is read at once: before the same thread
+	 * calls hold or frames_create again.
 	 * @return NULL if the frame is gone, whatever the reason: the library then forgets it
 	 *         together with its sharers; what these pages show is the embedder's business
 	 */
@@ -262,8 +262,8 @@ struct pdd_ops {
 	 * between two prunes. */
 	uint64_t (*now_ns)(void *ctx);
 
-	/** Optional: told of what was done to pages [first, first + npages), in the middle of a step
-	 * and under the locks held there; must not block. */
+	/** Optional: told of what was done to pages [first, first + npages), in the middle of a
+	 * step and under the locks held there; must not block. */
 	void (*trace)(void *ctx, enum pdd_event event, struct pdd_region *region, uint64_t first,
 		      uint64_t npages);
 
@@ -310,15 +310,15 @@ struct pdd_ops {
 			   struct pdd_extent_block *block);
 
 	/**
-	 * Optional: which of pages [first, first + npages) were written, by whomever, since the call
-	 * before this one that told of them, or since the region was added. Asked before any content
-	 * of them is read. A page that was not written is not read again; whatever the answers are,
-	 * only what was compared while it was held is shared.
+	 * Optional: which of pages [first, first + npages) were written, by whomever, since the
+	 * call before this one that told of them, or since the region was added. Asked before any
+	 * content of them is read. A page that was not written is not read again; whatever the
+	 * answers are, only what was compared while it was held is shared.
 	 *
 	 * A write that comes during the call is told of by it or by the next one. Pages that were
 	 * not there before and are now count as written; what the hooks of the library do to a page
-	 * may count, or not. Each answer is given once: the library keeps it until the page is read.
-	 * Locks held: the space's. May sleep.
+	 * may count, or not. Each answer is given once: the library keeps it until the page is
+	 * read. Locks held: the space's. May sleep.
 	 *
 	 * @param bits    out: bit i % 64 of bits[i / 64] set: page first + i was written; zeroed
 	 *                before the call

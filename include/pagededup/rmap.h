@@ -33,8 +33,8 @@ struct pdd_object {
 };
 
 /**
- * The region maps an object's pages [object_page, object_page + pages of the region). All regions of
- * an object belong to spaces of one scanner.
+ * The region maps an object's pages [object_page, object_page + pages of the region). All regions
+ * of an object belong to spaces of one scanner.
  * @return 0; -EBUSY: it is attached already; -EINVAL: not added, NULL, the object would need page
  *         numbers beyond 64 bits
  * Locking: the space exclusively, and no walk of the object under way. O(log regions). Since: 0.1
@@ -91,11 +91,11 @@ struct pdd_rmap_result {
  *                 pdd_frame_sharers() of them the cost is as below; with fewer, a page of an
  *                 object that several sharers map is searched once for each piece
  * @return 0; -EINVAL: NULL, no room
- * Locking: as all calls on a scanner; no region is added, moved, resized or removed meanwhile. Spaces
- * of clones are tried: those that the caller has locked itself, so that the try fails, are UNKNOWN, and
- * so are pages where a step is at work. Steps of other threads may go on: pages that are sharers from
- * the begin of the walk to its end are told of once; a page that begins or ends to be one meanwhile may
- * be, and clones at its place may be told of twice.
+ * Locking: as all calls on a scanner; no region is added, moved, resized or removed meanwhile.
+ * Spaces of clones are tried: those that the caller has locked itself, so that the try fails, are
+ * UNKNOWN, and so are pages where a step is at work. Steps of other threads may go on: pages that
+ * are sharers from the begin of the walk to its end are told of once; a page that begins or ends to
+ * be one meanwhile may be, and clones at its place may be told of twice.
  * Calls hooks: space_trylock, pages_get, pages_put, space_unlock; for clones only.
  * Complexity: O(s log s + s log regions + visits) for s sharers. Since: 0.1
  */

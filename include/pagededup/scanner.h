@@ -3,23 +3,23 @@
  * scanner.h - passes and steps: the engine.
  *
  * The embedder registers spaces (a guest, an arena) and their regions (runs of pages, space.h), and
- * calls pdd_scanner_step() whenever it has time for it. Each step does a bounded part of a pass over
- * all pages, and leaves nothing pending. A page must be seen unchanged by two looks before it is
- * merged. Between two passes chains are pruned, if frames lost sharers.
+ * calls pdd_scanner_step() whenever it has time for it. Each step does a bounded part of a pass
+ * over all pages, and leaves nothing pending. A page must be seen unchanged by two looks before it
+ * is merged. Between two passes chains are pruned, if frames lost sharers.
  *
  * Locking: with the hooks lock and unlock (ops.h) any thread may call at any time, and several may
  * step through one pass, each with a worker of its own. Without them all calls on one scanner come
- * from one thread at a time, save pdd_scanner_quiesce() and pdd_scanner_resume(). In either case calls
- * that change spaces or regions need the space's layout locked exclusively by the embedder, or no step
- * running; some calls say that they need no step running at all.
+ * from one thread at a time, save pdd_scanner_quiesce() and pdd_scanner_resume(). In either case
+ * calls that change spaces or regions need the space's layout locked exclusively by the embedder,
+ * or no step running; some calls say that they need no step running at all.
  *
  * Nothing is allocated: scanner, workers, spaces, regions, extents and items are the embedder's
  * memory, and stay where they are until they are removed. All but the scanner are zeroed before
  * they are handed in.
  *
  * To end: unmerge and remove all regions, then the spaces. By then frame_free was called for every
- * frame, and the scanner's memory may go. (Where there were clones, kept frames go with a prune that
- * comes after that: pdd_scanner_prune() and steps, until `frames_kept` is 0.)
+ * frame, and the scanner's memory may go. (Where there were clones, kept frames go with a prune
+ * that comes after that: pdd_scanner_prune() and steps, until `frames_kept` is 0.)
  */
 #ifndef PAGEDEDUP_SCANNER_H
 #define PAGEDEDUP_SCANNER_H
@@ -204,18 +204,19 @@ enum pdd_step {
  * @return 0; -EINVAL: a required hook is missing, a size is smaller than the struct was in 0.1 or
  *         ends within a member, bytes beyond the known options are not zero, an unknown flag,
  *         page_shift, nroots or secret_len out of range, no secret and no checksum hook, only one
- *         of extent_get and extent_put or of lock and unlock, bad tunables (pdd_scanner_set_tunables())
+ *         of extent_get and extent_put or of lock and unlock, bad tunables
+ *         (pdd_scanner_set_tunables())
  * Calls hooks: none. Since: 0.1
  */
 PDD_API int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, void *ctx,
 			     const struct pdd_scanner_options *options);
 
 /**
- * Do a bounded part of a pass, or, if it is time for one, of a prune. It ends at the end of the pass
- * even if the budget is not used up.
+ * Do a bounded part of a pass, or, if it is time for one, of a prune. It ends at the end of the
+ * pass even if the budget is not used up.
  *
- * Threads that step at the same time take extents in turn, so budgets should be whole extents, as many
- * as time allows. The last one out ends the pass, and is told so.
+ * Threads that step at the same time take extents in turn, so budgets should be whole extents, as
+ * many as time allows. The last one out ends the pass, and is told so.
  *
  * @param worker  zeroed before its first use; not used by two calls at once
  * @return enum pdd_step, or -EINVAL: NULL, no budget, or a deadline without the now_ns hook
@@ -225,10 +226,10 @@ PDD_API int pdd_scanner_step(struct pdd_scanner *scanner, struct pdd_worker *wor
 			     const struct pdd_budget *budget);
 
 /**
- * Let steps begin no new work on pages, for a fork, a snapshot, or anything that wants the memory in
- * peace. The step under way ends within one run of work, as at its deadline; steps that come later
- * return PDD_STEP_QUIET at once, until pdd_scanner_resume(). That is not counted: one resume ends it
- * for all who asked. May be called again, to wait:
+ * Let steps begin no new work on pages, for a fork, a snapshot, or anything that wants the memory
+ * in peace. The step under way ends within one run of work, as at its deadline; steps that come
+ * later return PDD_STEP_QUIET at once, until pdd_scanner_resume(). That is not counted: one resume
+ * ends it for all who asked. May be called again, to wait:
  *
  *	while (!pdd_scanner_quiesce(scanner))
  *		sched_yield();
@@ -254,9 +255,9 @@ PDD_API int pdd_scanner_prune(struct pdd_scanner *scanner);
 
 /**
  * Unmerge everything (KSM: run = 2), in pieces: pdd_space_unmerge() of all spaces. When nothing is
- * merged any more, all that is known of pages is forgotten and full_scans begins at 0 again. Pages of
- * clones at which no pass has looked are not known to be merged: they keep showing their frames, which
- * are kept; the next steps begin with a prune, which asks for these.
+ * merged any more, all that is known of pages is forgotten and full_scans begins at 0 again. Pages
+ * of clones at which no pass has looked are not known to be merged: they keep showing their frames,
+ * which are kept; the next steps begin with a prune, which asks for these.
  *
  * @param budget  pages to unmerge at most, at least 1
  * @return the number of pages unmerged; 0: done. Or -errno as pdd_region_unmerge()
