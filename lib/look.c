@@ -173,6 +173,7 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 	}
 	for (uint64_t i = 0; i < view->npages; i++) {
 		struct pdd_item *item = pddi_extent_item(extent, first + i);
+		bool dirty = item_is_dirty(item);
 
 		/* The twin of a page that stands before it: decided, and to be held and compared.
 		 */
@@ -201,6 +202,9 @@ void pddi_look(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pd
 			pddi_item_refused(scanner, item, (enum pdd_reason)view->reason);
 			break;
 		}
+		/* A mark that came since pages_get is one of a write that it may not have seen. */
+		if (dirty)
+			item_set_dirty(item, true);
 	}
 }
 

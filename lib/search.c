@@ -33,9 +33,9 @@
  * in the set of this pass the item at hand is tried again in another pass. All other unequal items
  * are true collisions and cost a compare each, O(log n) of them.
  *
- * To compare with an item, its space is tried (never waited for); busy counts as stale, and so does
- * an item of an extent that another thread has claimed. That is the only lock that a search ever
- * takes.
+ * To compare with an item, its space is tried (never waited for); busy counts as stale. That is the
+ * only lock that a search ever takes. An item of an extent that another thread has claimed, and
+ * another thread's group, are not read: the search ends there, and the page at hand is due.
  *
  * Where the index is rebuilt (PDD_INDEX_REBUILT), the set of the pass before does not count at all,
  * and whatever a pass comes by leaves it (look.c): after a pass only its own set is left.
@@ -133,8 +133,7 @@ static int order_item(struct search_key *key, struct pdd_item *item)
 	int cmp;
 
 	if (pddi_is_claimed(scanner, key->visit, item->priv.region, item_page(item))) {
-		key->stale = item;
-		return 0;
+		return 0; /* what is in it must not be read: whatever it is, it is taken */
 	}
 	if (space == key->space)
 		return order_locked(key, item);
@@ -150,6 +149,9 @@ static int order_item(struct search_key *key, struct pdd_item *item)
 
 static int order_group(const struct search_key *key, const struct pdd_group *group)
 {
+	/* Pages that another thread has, and holds perhaps: whatever is in them, it is taken. */
+	if (group->visit != key->visit)
+		return 0;
 	key->scanner->priv.stats.search_compares++;
 	return pddi_content_compare(key->content, group->content, key->scanner->priv.page_size);
 }

@@ -123,7 +123,8 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 	const struct pdd_ops *ops = &scanner->priv.ops;
 	struct pdd_view *views = visit->worker->priv.views;
 	struct pdd_region *region = visit->region;
-	uint64_t described, done = 0;
+	uint64_t described, done = 0, number = scanner->priv.visit_number;
+	bool alone = scanner->priv.visits == scanner->priv.last_visit;
 	int n;
 
 	take_dirty(visit, first, npages);
@@ -143,6 +144,11 @@ static uint64_t visit_views(struct visit *visit, uint64_t first, uint64_t npages
 		visit->extent = pddi_extent_get(region, first / PDD_EXTENT_PAGES);
 		if (!visit->extent)
 			region->priv.space->priv.counts.pages_busy += described;
+		/* Others may have been told of writes meanwhile, and found no items to mark. */
+		alone = alone && scanner->priv.visit_number == number;
+		for (uint64_t i = 0;
+		     visit->extent && !alone && ops->pages_written && i < described; i++)
+			item_set_dirty(pddi_extent_item(visit->extent, first + i), true);
 	}
 	for (int i = 0; visit->extent && i < n; i++) {
 		pddi_look(scanner, visit->worker, visit->extent, first + done, &views[i]);

@@ -86,7 +86,8 @@ struct pdd_rmap_result {
  * tells that they are missing.
  *
  * @param result   out, may be NULL
- * @param frame    that has not gone back (frame_free); it does not before the walk ends
+ * @param frame    that has not gone back (frame_free) when the walk begins; it does not before the
+ *                 walk ends
  * @param room     for @p nroom sharers, as many as are worked on together. With at least
  *                 pdd_frame_sharers() of them the cost is as below; with fewer, a page of an
  *                 object that several sharers map is searched once for each piece

@@ -268,6 +268,8 @@ static void write_at_random(struct sim *sim, struct sim_region *const regions[2]
  * completed in peace there are as few frames of each content as can be, whatever the checksums. */
 static void test_fewest_frames(void **unused)
 {
+	uint64_t refiles = 0;
+
 	for (unsigned round = 0; round < 60; round++) {
 		uint32_t limit = 2 + round % 7;
 		struct sim *sim = sim_create(&(struct sim_options){
@@ -292,9 +294,10 @@ static void test_fewest_frames(void **unused)
 		for (uint64_t content = 1; content <= 3; content++)
 			assert_int_equal(frames_of(sim, content),
 					 (sharers_of(regions, content) + limit - 1) / limit);
-		assert_true(sim_stats(sim).counts.refiles > 0);
+		refiles += sim_stats(sim).counts.refiles;
 		sim_destroy(sim);
 	}
+	assert_true(refiles > 60); /* in most rounds there are many, in a few none */
 }
 
 /* What clones kept is asked for again; a frame that nothing shows any more goes back. */

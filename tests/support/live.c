@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * live.c - see live.h: threads, spaces, pages, frames.
+ * live.c - see live.h: threads, pages, frames, the world.
  *
  * Order of locks: whatever a test has, a space's, the scanner's, the list of frames; a page's is
  * last for whoever writes, and nobody who has one waits for anything. A step keeps those of the
@@ -9,14 +9,14 @@
  */
 #define _GNU_SOURCE
 
-#include "live.h"
-
 #include <inttypes.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "live_internal.h"
 
 _Thread_local struct live_thread live_me;
 
@@ -36,7 +36,7 @@ void live_fail_at(const char *file, int line, const char *format, ...)
 	abort();
 }
 
-static void *allocate(size_t n, size_t size)
+void *live_allocate(size_t n, size_t size)
 {
 	void *memory = calloc(n ? n : 1, size);
 
@@ -95,7 +95,7 @@ void live_page_unlock(struct live_page *page)
 	atomic_store_explicit(&page->lock, 0, memory_order_release);
 }
 
-static uint64_t shown_word(const struct live_region *region, uint64_t number, unsigned i)
+uint64_t live_shown_word(const struct live_region *region, uint64_t number, unsigned i)
 {
 	const struct live_page *page = &region->pages[number];
 
@@ -112,16 +112,15 @@ static void check_content(const struct live_region *region, uint64_t number)
 	const struct live_page *page = &region->pages[number];
 
 	for (unsigned i = 0; i < LIVE_WORDS; i++)
-		if (shown_word(region, number, i) != live_word(page->content, i))
+		if (live_shown_word(region, number, i) != live_word(page->content, i))
 			live_fail("page %" PRIu64 " of kind %u does not show content %" PRIu64
 				  ": a write is lost",
 				  number, page->kind, page->content);
 }
 
-static void set_word(struct live_region *region, uint64_t number, unsigned i, uint64_t word)
+void live_set_word(struct live_region *region, uint64_t number, unsigned i, uint64_t word)
 {
-	atomic_store_explicit(&region->words[number * LIVE_WORDS + i], word,
-			      memory_order_relaxed);
+	atomic_store_explicit(&region->words[number * LIVE_WORDS + i], word, memory_order_relaxed);
 }
 
 void live_drop_frame(struct live *live, struct live_page *page)
@@ -143,7 +142,7 @@ void live_make_private(struct live_region *region, uint64_t number)
 	if (page->kind != PDD_PAGE_SHARED && page->kind != PDD_PAGE_ZERO)
 		return;
 	for (unsigned i = 0; i < LIVE_WORDS; i++)
-		set_word(region, number, i, shown_word(region, number, i));
+		live_set_word(region, number, i, live_shown_word(region, number, i));
 	page->kind = PDD_PAGE_PRIVATE;
 	live_drop_frame(region->space->live, page);
 }
@@ -157,7 +156,7 @@ static void write_locked(struct live_region *region, uint64_t number, uint64_t c
 	page->kind = PDD_PAGE_PRIVATE;
 	page->content = content;
 	for (unsigned i = 0; i < LIVE_WORDS; i++) {
-		set_word(region, number, i, live_word(content, i));
+		live_set_word(region, number, i, live_word(content, i));
 		if (live_me.random % 61 == 0 && i == LIVE_WORDS / 2)
 			sched_yield(); /* torn, for who reads now */
 	}
@@ -236,170 +235,11 @@ void live_frame_put(struct live *live, struct live_frame *frame)
 	free(frame);
 }
 
-/* ---- spaces ---- */
-
-void live_space_lock(struct live_space *space)
-{
-	live_require(!live_me.in_scanner && !live_me.nreads && !live_me.writes,
-		     "an owner waits for a space while it has other locks");
-	pthread_rwlock_wrlock(&space->lock);
-	live_me.writes = space;
-}
-
-void live_space_unlock(struct live_space *space)
-{
-	live_me.writes = NULL;
-	pthread_rwlock_unlock(&space->lock);
-}
-
-struct live_space *live_space_add(struct live *live, uint32_t domain)
-{
-	struct live_space *space = allocate(1, sizeof(*space));
-	pthread_rwlockattr_t attr;
-
-	space->live = live;
-	space->domain = domain;
-	/* Else owners wait as long as steps follow each other. */
-	pthread_rwlockattr_init(&attr);
-	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&space->lock, &attr);
-	pthread_rwlockattr_destroy(&attr);
-	live_require(pdd_space_add(&live->scanner, &space->space, domain) == 0, "pdd_space_add");
-	return space;
-}
-
-static struct live_region *add_region(struct live_space *space, struct live_region *region)
-{
-	unsigned number = 0;
-
-	while (space->regions[number])
-		number++;
-	live_require(number < LIVE_REGIONS, "too many regions");
-	region->space = space;
-	live_require(pdd_region_add(&space->space, &region->region, 0, region->npages,
-				    region->extents, region->items) == 0,
-		     "pdd_region_add");
-	space->regions[number] = region;
-	return region;
-}
-
-static struct live_region *new_region(uint64_t npages, bool sparse)
-{
-	struct live_region *region = allocate(1, sizeof(*region));
-
-	live_require(pdd_region_extents(npages) <= LIVE_EXTENTS, "too many pages");
-	region->npages = region->capacity = npages;
-	region->pages = allocate(npages, sizeof(*region->pages));
-	region->words = allocate(npages, sizeof(*region->words) * LIVE_WORDS);
-	if (!sparse) {
-		region->extents = allocate(pdd_region_extents(npages), sizeof(*region->extents));
-		region->items = allocate(npages, sizeof(*region->items));
-	}
-	return region;
-}
-
-struct live_region *live_region_add(struct live_space *space, uint64_t npages, bool sparse)
-{
-	return add_region(space, new_region(npages, sparse));
-}
-
-/* The memory of pages from this one on goes away. */
-static void drop_pages(struct live_region *region, uint64_t from)
-{
-	for (uint64_t i = from; i < region->npages; i++) {
-		struct live_page *page = &region->pages[i];
-
-		live_page_lock(page);
-		live_require(!page->held, "a page of a locked space is held");
-		live_drop_frame(region->space->live, page);
-		page->kind = PDD_PAGE_ABSENT;
-		page->content = 0;
-		page->kept_out = LIVE_OPEN;
-		live_page_unlock(page);
-	}
-}
-
-void live_region_resize(struct live_region *region, uint64_t npages)
-{
-	drop_pages(region, npages);
-	live_require(pdd_region_resize(&region->region, npages) == 0, "pdd_region_resize");
-	region->npages = npages;
-}
-
-void live_region_remove(struct live_space *space, unsigned number)
-{
-	struct live_region *region = space->regions[number];
-
-	drop_pages(region, 0);
-	live_require(pdd_region_remove(&region->region) == 0, "pdd_region_remove");
-	live_require(atomic_load(&region->nblocks) == 0, "an extent did not come back");
-	space->regions[number] = NULL;
-	free(region->pages);
-	free((void *)(uintptr_t)region->words);
-	free(region->extents);
-	free(region->items);
-	free(region);
-}
-
-void live_space_remove(struct live_space *space)
-{
-	live_space_lock(space);
-	for (unsigned r = 0; r < LIVE_REGIONS; r++)
-		if (space->regions[r])
-			live_region_remove(space, r);
-	live_require(pdd_space_remove(&space->space) == 0, "pdd_space_remove");
-	live_space_unlock(space);
-	for (unsigned r = 0; r < LIVE_REGIONS; r++)
-		live_require(pdd_object_regions(&space->objects[r]) == 0, "an object has regions");
-	pthread_rwlock_destroy(&space->lock);
-	free(space);
-}
-
-/* A page of a clone shows what the page shows; both belong to nobody else now, or are locked. */
-static void clone_page(struct live_region *to, struct live_region *from, uint64_t number)
-{
-	struct live_page *source = &from->pages[number], *page = &to->pages[number];
-
-	live_page_lock(source);
-	page->kind = source->kind;
-	page->content = source->content;
-	page->frame = source->frame;
-	page->cloned = page->kind == PDD_PAGE_SHARED || page->kind == PDD_PAGE_ZERO;
-	if (page->frame) {
-		atomic_fetch_add(&page->frame->maps, 1);
-		atomic_fetch_add(&page->frame->refs, 1);
-	}
-	for (unsigned i = 0; page->kind == PDD_PAGE_PRIVATE && i < LIVE_WORDS; i++)
-		set_word(to, number, i, shown_word(from, number, i));
-	live_page_unlock(source);
-}
-
-struct live_space *live_space_clone(struct live_space *space)
-{
-	struct live_space *clone = live_space_add(space->live, space->domain);
-
-	for (unsigned r = 0; r < LIVE_REGIONS; r++) {
-		struct live_region *region = space->regions[r], *copy;
-		struct pdd_object *object = region ? region->region.priv.object : NULL;
-
-		if (!region)
-			continue;
-		copy = new_region(region->npages, !region->extents);
-		for (uint64_t i = 0; i < region->npages; i++)
-			clone_page(copy, region, i);
-		add_region(clone, copy);
-		if (object)
-			live_require(pdd_region_attach(&copy->region, object, 0) == 0,
-				     "pdd_region_attach");
-	}
-	return clone;
-}
-
 /* ---- the world ---- */
 
 struct live *live_create(const struct live_options *options)
 {
-	struct live *live = allocate(1, sizeof(*live));
+	struct live *live = live_allocate(1, sizeof(*live));
 	struct pdd_ops ops = live_ops;
 	unsigned char secret[PDD_SECRET_LEN_MAX];
 	int err;
@@ -410,7 +250,7 @@ struct live *live_create(const struct live_options *options)
 		secret[i] = (unsigned char)live_random(256);
 	if (!live->options.nroots)
 		live->options.nroots = 1024;
-	live->roots = allocate(live->options.nroots, sizeof(*live->roots));
+	live->roots = live_allocate(live->options.nroots, sizeof(*live->roots));
 	pthread_mutex_init(&live->lock, NULL);
 	pthread_mutex_init(&live->frames_lock, NULL);
 	if (!options->two_bits)
@@ -421,18 +261,17 @@ struct live *live_create(const struct live_options *options)
 		ops.frame_is_mapped = NULL;
 	if (options->no_refile)
 		ops.frames_remap = NULL;
-	err = pdd_scanner_init(&live->scanner, &ops, live,
-			       &(struct pdd_scanner_options){
-				       .size = sizeof(struct pdd_scanner_options),
-				       .page_shift = LIVE_PAGE_SHIFT,
-				       .roots = live->roots,
-				       .nroots = live->options.nroots,
-				       .secret = secret,
-				       .secret_len = sizeof(secret),
-				       .tunables = options->tunables.size
-							   ? &options->tunables
-							   : NULL,
-			       });
+	err = pdd_scanner_init(
+		&live->scanner, &ops, live,
+		&(struct pdd_scanner_options){
+			.size = sizeof(struct pdd_scanner_options),
+			.page_shift = LIVE_PAGE_SHIFT,
+			.roots = live->roots,
+			.nroots = live->options.nroots,
+			.secret = secret,
+			.secret_len = sizeof(secret),
+			.tunables = options->tunables.size ? &options->tunables : NULL,
+		});
 	live_require(err == 0, "pdd_scanner_init");
 	return live;
 }

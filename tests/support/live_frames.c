@@ -33,7 +33,7 @@ static struct live_page *held_page(struct live_region *region, uint64_t number)
 }
 
 int live_hold(void *ctx, struct pdd_region *pdd_region, struct pdd_view *views, uint32_t nviews,
-		uint64_t first, uint64_t npages)
+	      uint64_t first, uint64_t npages)
 {
 	struct live *live = ctx;
 	struct live_region *region = region_of(pdd_region);
@@ -52,9 +52,8 @@ int live_hold(void *ctx, struct pdd_region *pdd_region, struct pdd_view *views, 
 		live_page_lock(page);
 		view = live_view_of(region, i);
 		if (refused)
-			view = (struct pdd_view){ .npages = 1,
-						  .kind = PDD_PAGE_REFUSED,
-						  .reason = PDD_REASON_PINNED };
+			view = (struct pdd_view){
+				.npages = 1, .kind = PDD_PAGE_REFUSED, .reason = PDD_REASON_PINNED};
 		room = live_append(views, &n, nviews, view);
 		if (room && view.kind == PDD_PAGE_PRIVATE) {
 			page->held = true;
@@ -102,8 +101,8 @@ static struct live_frame *new_frame(struct live *live, const void *content, uint
 	return frame;
 }
 
-int live_frames_create(void *ctx, struct pdd_frame **frames,
-			 const struct pdd_frame_wish *wishes, uint32_t nframes, uint32_t domain)
+int live_frames_create(void *ctx, struct pdd_frame **frames, const struct pdd_frame_wish *wishes,
+		       uint32_t nframes, uint32_t domain)
 {
 	struct live *live = ctx;
 	uint32_t n = (uint32_t)live_part(live, nframes);
@@ -144,7 +143,7 @@ static void show(struct live_page *page, struct live_frame *frame)
 }
 
 int live_frames_map(void *ctx, struct pdd_region *pdd_region, uint64_t first,
-		      struct pdd_frame *const *frames, uint64_t npages)
+		    struct pdd_frame *const *frames, uint64_t npages)
 {
 	struct live *live = ctx;
 	struct live_region *region = region_of(pdd_region);
@@ -240,7 +239,7 @@ bool live_frame_is_mapped(void *ctx, struct pdd_frame *pdd_frame)
 }
 
 int live_frames_remap(void *ctx, struct pdd_region *pdd_region, uint64_t first,
-			struct pdd_frame *const *frames, uint64_t npages)
+		      struct pdd_frame *const *frames, uint64_t npages)
 {
 	struct live *live = ctx;
 	struct live_region *region = region_of(pdd_region);

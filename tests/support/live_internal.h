@@ -22,6 +22,12 @@ static inline struct live_frame *frame_of_live(struct pdd_frame *frame)
 	return (struct live_frame *)(void *)frame;
 }
 
+/* Zeroed. */
+void *live_allocate(size_t n, size_t size);
+/* A word of what a page shows; and of a private one. The page is locked. */
+uint64_t live_shown_word(const struct live_region *region, uint64_t number, unsigned i);
+void live_set_word(struct live_region *region, uint64_t number, unsigned i, uint64_t word);
+
 /* A hook is called: whether it may be, now. */
 void live_enter(struct live *live, bool may_sleep);
 void live_let_others(const struct live *live);

@@ -7,7 +7,8 @@
  * of. sim_verify() compares what each page shows with it, so a lost or torn write is found at once.
  *
  * A broken contract, a wrong content or a failing pdd_scanner_check() fails the running CMocka test
- * with a message. One thread; a "writer in another thread" is a call of sim_write() in sim->at.
+ * with a message. One thread; a "writer in another thread" is a call of sim_write() in sim->at, and
+ * another thread in the library is a call of it there, between two of sim_turn_swap().
  */
 #ifndef PDD_TEST_SIM_H
 #define PDD_TEST_SIM_H
@@ -128,6 +129,21 @@ struct sim_options {
 	bool no_discard; /* no pages_discard */
 };
 
+/* What a step, or another call of the library, has open: a thread that stands still in the middle
+ * of it, while another one is at work (sim_turn_swap()). */
+struct sim_turn {
+	struct sim_space *locks[2];
+	unsigned nlocks;
+	uint64_t ngets, nholds;
+	bool stepping;
+	/* extents of which it has pages got or held */
+	struct {
+		const struct sim_region *region;
+		uint64_t number;
+	} extents[4];
+	unsigned nextents;
+};
+
 struct sim {
 	struct pdd_scanner scanner;
 	struct pdd_worker *worker;
@@ -159,6 +175,7 @@ struct sim {
 	bool single_views;   /* one page in each view */
 
 	bool scanner_locked; /* nobody but the step under way may call the library */
+	const struct sim_turn *other; /* that stands still: its extents are not to be touched */
 
 	void (*at)(struct sim *sim, enum sim_hook hook, bool before);
 	void *test; /* for `at` */
@@ -219,6 +236,10 @@ int64_t sim_unmerge(struct sim_region *region, uint64_t first, uint64_t npages);
 /* A prune, now and all of it. */
 void sim_prune(struct sim *sim);
 
+/* In sim->at, where the scanner's lock is not held: what is open belongs to a thread that stands
+ * still from here on, and another one goes on, which has this open; a zeroed turn has nothing. */
+void sim_turn_swap(struct sim *sim, struct sim_turn *turn);
+
 /* Contents, the contract between steps, pdd_scanner_check(), statistics against the pages. */
 void sim_verify(struct sim *sim);
 struct pdd_stats sim_stats(const struct sim *sim);
@@ -232,6 +253,7 @@ void sim_fail_at(const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4), noreturn));
 unsigned char *sim_memory(const struct sim_region *region, uint64_t page);
 void sim_unmap_page(struct sim *sim, struct sim_page *page);
+bool sim_turn_uses(const struct sim_turn *turn, const struct sim_region *region, uint64_t number);
 struct sim_frame *sim_frame_create(struct sim *sim, const void *content, uint32_t domain);
 void sim_frame_destroy(struct sim *sim, struct sim_frame *frame);
 

@@ -110,6 +110,8 @@ static void check_range(struct sim *sim, const struct sim_region *region, uint64
 		sim_fail("a hook was called without its space's lock");
 	if (locked != sim->stepping)
 		sim_fail("a hook was called out of a step");
+	if (sim->other && sim_turn_uses(sim->other, region, first / PDD_EXTENT_PAGES))
+		sim_fail("two steps are at one extent");
 }
 
 /* ---- locks ---- */
