@@ -108,9 +108,10 @@ static enum pdd_reason lock(struct pdd_scanner *scanner, struct pdd_worker *work
 		if (!*locked)
 			return PDD_REASON_BUSY;
 	}
-	return pddi_claim(scanner, visit, &visit->beside, item->priv.region, item_page(item))
-		       ? PDD_REASON_NONE
-		       : PDD_REASON_BUSY;
+	if (pddi_claim(scanner, visit, &visit->beside, item->priv.region, item_page(item)))
+		return PDD_REASON_NONE;
+	pddi_pass_again(scanner, item->priv.region, item_page(item));
+	return PDD_REASON_BUSY;
 }
 
 static void unlock(struct pdd_scanner *scanner, struct pdd_space *space)

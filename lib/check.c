@@ -17,7 +17,7 @@
 #include "scanner_internal.h"
 
 struct census {
-	uint64_t beside;    /* nodes behind another one of their checksum */
+	uint64_t beside;    /* nodes behind another one of their key */
 	uint64_t indexed;   /* items that stand in the index */
 	uint64_t sharers;   /* of all frames */
 	uint64_t shared;    /* frames with sharers */
@@ -88,7 +88,7 @@ static int check_node(const struct pdd_scanner *scanner, const struct pdd_index_
 	const struct pdd_index_node *next = pdd_index_next_equal(node);
 	int err = 0;
 
-	census->beside += next != NULL;
+	census->beside += pddi_has_same_key(node, next);
 	switch (pdd_index_kind(node)) {
 	case PDD_KIND_FRAME:
 		err = check_chain(frame_of(node), census, why);

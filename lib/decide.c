@@ -30,7 +30,9 @@ static void reserve(struct pdd_worker *worker, struct pdd_item *item, struct pdd
 static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struct pdd_item *item,
 		   enum pdd_class class_, const void *content)
 {
-	enum pdd_reason reason = item_reason(item);
+	/* Why it was refused before it could be read does not matter any more. */
+	enum pdd_reason reason =
+		item_state(item) == ITEM_NEW ? PDD_REASON_FIRST_LOOK : item_reason(item);
 	struct pdd_index_slot slot;
 	struct pdd_index_node *node;
 	enum search_result result =
@@ -61,6 +63,7 @@ static void search(struct pdd_scanner *scanner, struct pdd_worker *worker, struc
 	case SEARCH_BUSY:
 		pddi_item_fail(item, PDD_REASON_BUSY);
 		item_set_due(item, true);
+		pddi_pass_again(scanner, item->priv.region, item_page(item));
 		break;
 	}
 }

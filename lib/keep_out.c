@@ -166,10 +166,12 @@ static int keep_out_range(struct pdd_region *region, uint64_t first, uint64_t np
 	err = make_private(region, first, npages);
 	if (err)
 		return err;
-	for (; pddi_part_next(region, &part, first, end); first = part.end)
+	for (; pddi_part_next(region, &part, first, end); first = part.end) {
 		for (uint64_t page = part.first; page < part.end; page++)
 			keep_out(region->priv.space->priv.scanner,
 				 pddi_extent_item(part.extent, page), exclude);
+		pddi_breathe(region->priv.space->priv.scanner);
+	}
 	return 0;
 }
 

@@ -108,7 +108,10 @@ static void look_at_private(struct pdd_scanner *scanner, struct pdd_worker *work
 
 		if (state == ITEM_PENDING) /* the twin of a page that stands before it */
 			continue;
-		if (all && (state == ITEM_NEW || state == ITEM_SEEN || state == ITEM_INDEXED)) {
+		if (worker->priv.only_due && !item_is_due(item))
+			continue;
+		if (all && !item_node(item) &&
+		    (state == ITEM_NEW || state == ITEM_SEEN || state == ITEM_INDEXED)) {
 			item_grow_older(item);
 			pddi_batch_add(scanner, worker, item, content,
 				       pddi_look_intent(scanner, state));

@@ -79,6 +79,17 @@ static void clip(struct pdd_place *place, const struct pdd_region *region, uint6
 	place->page = 0;
 }
 
+static void clip_again(struct pdd_scanner *scanner, const struct pdd_region *region, uint64_t end)
+{
+	struct pdd_place *again = scanner->priv.again;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < scanner->priv.nagain; i++)
+		if (again[i].region != region || again[i].page < end)
+			again[left++] = again[i];
+	scanner->priv.nagain = left;
+}
+
 void pddi_pass_clip(const struct pdd_region *region, uint64_t end)
 {
 	struct pdd_walk *walk = &region->priv.space->priv.walk;
@@ -86,6 +97,7 @@ void pddi_pass_clip(const struct pdd_region *region, uint64_t end)
 	clip(&walk->at, region, end);
 	clip(&walk->begin, region, end);
 	clip(&walk->resume, region, end);
+	clip_again(region->priv.space->priv.scanner, region, end);
 }
 
 /* ---- walks ---- */
@@ -328,4 +340,45 @@ void pddi_pass_missed(struct pdd_scanner *scanner, const struct pddi_stop *stop,
 		scanner->priv.missed = stop->region->priv.space;
 	}
 	go_on(scanner, stop, page);
+}
+
+/* ---- once more ---- */
+
+void pddi_pass_again(struct pdd_scanner *scanner, struct pdd_region *region, uint64_t page)
+{
+	struct pdd_place place = { region, page - page % PDD_EXTENT_PAGES };
+
+	if (scanner->priv.nagain == PDD_AGAIN_MAX || scanner->priv.coming_again)
+		return;
+	for (uint32_t i = scanner->priv.nagain; i-- > 0;)
+		if (scanner->priv.again[i].region == region &&
+		    scanner->priv.again[i].page / PDD_EXTENT_PAGES == page / PDD_EXTENT_PAGES)
+			return;
+	scanner->priv.again[scanner->priv.nagain++] = place;
+}
+
+bool pddi_pass_next_again(const struct pdd_scanner *scanner, struct pddi_stop *stop)
+{
+	const struct pdd_place *place;
+	uint64_t end, npages;
+
+	if (!scanner->priv.nagain)
+		return false;
+	place = &scanner->priv.again[scanner->priv.nagain - 1];
+	npages = pddi_region_pass_pages(place->region);
+	end = place->page - place->page % PDD_EXTENT_PAGES + PDD_EXTENT_PAGES;
+	*stop = (struct pddi_stop){
+		.region = place->region,
+		.first = place->page,
+		.end = end < npages ? end : npages,
+	};
+	return true;
+}
+
+void pddi_pass_take_again(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page)
+{
+	struct pdd_place *place = &scanner->priv.again[scanner->priv.nagain - 1];
+
+	place->page = page;
+	scanner->priv.nagain -= page >= stop->end;
 }

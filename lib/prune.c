@@ -96,6 +96,7 @@ static bool can_refile(const struct pdd_scanner *scanner, const struct pdd_frame
 		       const struct pdd_frame *target)
 {
 	return source->priv.sharers && target->priv.flags & FRAME_LISTED &&
+	       frame_partition(source) == frame_partition(target) &&
 	       pdd_frame_has_room(target, scanner->priv.tunables.max_page_sharing);
 }
 

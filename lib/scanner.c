@@ -16,7 +16,8 @@
  * Several threads. A step takes the extent at which the pass goes on, tries its space and moves the
  * pass on, all under the scanner's lock; so each extent is taken once, and others go on behind it.
  * Then it visits the extent, mostly without the lock (visit.c, claim.c). A pass ends when nothing
- * is left to take and nobody is at pages any more (nstepping). Invariant 1 holds for each thread,
+ * is left to take, nobody is at pages any more (nstepping), and the last one
+ * has come once more by what was in each other's way (pass.c). Invariant 1 holds for each thread,
  * and for all of them when no step is under way.
  *
  * Cost: O(pages come by), and reading each page that is looked at once.
@@ -182,6 +183,24 @@ static void come_by(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	*left -= n;
 }
 
+/* Come once more by the due pages of an extent, alone; takes from the budget. */
+static void come_again(struct pdd_scanner *scanner, struct pdd_worker *worker,
+		       const struct pddi_stop *stop, uint64_t *left)
+{
+	uint64_t n = stop_pages(scanner, worker, stop, *left);
+	struct pdd_space *space = stop->region->priv.space;
+
+	pddi_pass_take_again(scanner, stop, stop->first + n);
+	if (scanner->priv.ops.space_trylock(scanner->priv.ctx, space)) {
+		worker->priv.only_due = scanner->priv.coming_again = true;
+		pddi_visit(scanner, worker, stop, n, n);
+		worker->priv.only_due = scanner->priv.coming_again = false;
+	} else {
+		scanner->priv.stats.space_lock_misses++;
+	}
+	*left -= n;
+}
+
 /* Whether the step has to begin or go on with a prune. */
 static bool has_to_prune(const struct pdd_scanner *scanner)
 {
@@ -232,16 +251,20 @@ static enum pdd_step step(struct pdd_scanner *scanner, struct pdd_worker *worker
 		return result;
 	if (!scanner->priv.in_pass && !pddi_pass_begin(scanner))
 		return PDD_STEP_IDLE;
-	while (pddi_pass_next(scanner, &stop)) {
+	for (;;) {
+		bool once_more = !pddi_pass_next(scanner, &stop);
+
+		if (once_more && scanner->priv.nstepping)
+			return PDD_STEP_WAIT;
+		if (once_more && !pddi_pass_next_again(scanner, &stop))
+			break;
 		if (!left || pddi_is_quiescing(scanner) || is_over || scanner->priv.prune_waits)
 			return PDD_STEP_MORE;
 		if (is_taken(scanner, &stop))
 			return PDD_STEP_WAIT;
-		come_by(scanner, worker, &stop, &left);
+		(once_more ? come_again : come_by)(scanner, worker, &stop, &left);
 		is_over = budget->deadline_ns && pddi_now(scanner) >= budget->deadline_ns;
 	}
-	if (scanner->priv.nstepping)
-		return PDD_STEP_WAIT;
 	end_pass(scanner);
 	return PDD_STEP_PASS;
 }

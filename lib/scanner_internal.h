@@ -185,23 +185,39 @@ static inline bool pddi_merges_zero(const struct pdd_scanner *scanner)
 
 /* ---- nodes of the index ----
  *
- * The scanner counts the nodes that stand beside another one of their checksum, the first of each
- * checksum left out. Where there is none, nobody needs to look for neighbours: that reads nodes all
- * over the memory.
+ * The scanner counts the nodes that stand beside another one of their key (checksum and partition),
+ * the first of each key left out. Where there is none, nobody needs to look for neighbours: that
+ * reads nodes all over the memory.
  */
+
+/* Domain and NUMA node of a node's key. */
+uint64_t pddi_node_partition(const struct pdd_index_node *node);
+
+static inline bool pddi_has_same_key(const struct pdd_index_node *node,
+				     const struct pdd_index_node *neighbour)
+{
+	return neighbour && pddi_node_partition(neighbour) == pddi_node_partition(node);
+}
+
+/* Whether another node has the key of a node in the index: then one stands next to it. */
+static inline bool pddi_is_beside(const struct pdd_index_node *node)
+{
+	return pddi_has_same_key(node, pdd_index_prev_equal(node)) ||
+	       pddi_has_same_key(node, pdd_index_next_equal(node));
+}
 
 static inline void pddi_index_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
 				   struct pdd_index_node *node, enum pdd_kind kind)
 {
-	scanner->priv.nbeside += slot->beside;
 	pdd_index_link(slot, node, kind);
+	if (slot->beside)
+		scanner->priv.nbeside += pddi_is_beside(node);
 }
 
 static inline void pddi_index_remove(struct pdd_scanner *scanner, struct pdd_index_node *node)
 {
-	if (scanner->priv.nbeside &&
-	    (pdd_index_next_equal(node) || pdd_index_prev_equal(node)))
-		scanner->priv.nbeside--;
+	if (scanner->priv.nbeside)
+		scanner->priv.nbeside -= pddi_is_beside(node);
 	pdd_index_remove(&scanner->priv.index, node);
 }
 
@@ -303,8 +319,7 @@ void pddi_stable_gone(struct pdd_scanner *scanner, struct pdd_frame *frame);
 
 /* ---- search.c ---- */
 
-/* Domain and NUMA node of a node's key; which set of items or groups of this key it is in. */
-uint64_t pddi_node_partition(const struct pdd_index_node *node);
+/* Which set of items or groups of its key a node is in. */
 bool pddi_node_is_fresh(const struct pdd_index_node *node);
 
 enum search_result {
@@ -356,6 +371,11 @@ void pddi_pass_came_by(struct pdd_scanner *scanner, const struct pddi_stop *stop
 /* Nothing stands behind what was come by at a stop, from this page on to that one. Its space is
  * still locked. */
 void pddi_pass_skip(const struct pddi_stop *stop, uint64_t from, uint64_t to);
+/* Pages of an extent are due since another thread was at what they need: come by them once more
+ * before the pass ends. Where the pass does that next; false: nowhere. It did, up to a page. */
+void pddi_pass_again(struct pdd_scanner *scanner, struct pdd_region *region, uint64_t page);
+bool pddi_pass_next_again(const struct pdd_scanner *scanner, struct pddi_stop *stop);
+void pddi_pass_take_again(struct pdd_scanner *scanner, const struct pddi_stop *stop, uint64_t page);
 /* The space is locked. True: its walk is put off; false: pages of the stop are to be missed, ... */
 bool pddi_pass_put_off(struct pdd_scanner *scanner, const struct pddi_stop *stop);
 /* ... and they were, from the first to this one. */

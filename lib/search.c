@@ -207,9 +207,7 @@ static struct search_key key_of(struct pdd_scanner *scanner, uint64_t partition)
 /* Whether another item or group of the same key stands behind this one. */
 static bool has_equal_behind(const struct pdd_index_node *node)
 {
-	const struct pdd_index_node *next = pdd_index_next_equal(node);
-
-	return next && pddi_node_partition(next) == pddi_node_partition(node);
+	return pddi_has_same_key(node, pdd_index_next_equal(node));
 }
 
 static enum search_result result_of(const struct pdd_index_node *node)
@@ -316,13 +314,7 @@ enum search_result pddi_search(struct pdd_scanner *scanner, const struct pdd_vis
 
 bool pddi_search_is_alone(const struct pdd_scanner *scanner, const struct pdd_item *item)
 {
-	const struct pdd_index_node *node = &item->priv.node, *prev;
-
-	if (!scanner->priv.nbeside)
-		return true;
-	prev = pdd_index_prev_equal(node);
-	return !(prev && pddi_node_partition(prev) == pddi_node_partition(node)) &&
-	       !has_equal_behind(node);
+	return !scanner->priv.nbeside || !pddi_is_beside(&item->priv.node);
 }
 
 void pddi_search_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,

@@ -332,6 +332,8 @@ void pddi_stable_refile(struct pdd_scanner *scanner, struct pdd_item *item, stru
 		return;
 	}
 	drop_sharer(scanner, source, item);
+	/* One of them may have moved to another node meanwhile. */
+	item_field_set(item, ITEM_NODE_SHIFT, ITEM_NODE_BITS, target->priv.numa_node);
 	take_sharer(scanner, target, item);
 	item_counts(item)->refiles++;
 	changed(scanner, target, false);

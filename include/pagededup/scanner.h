@@ -37,6 +37,8 @@ extern "C" {
 
 /* Pages checksummed together, so that the roots they need are loaded meanwhile. */
 #define PDD_BATCH_PAGES 128u
+/* Extents that a pass of several threads comes by once more at its end. */
+#define PDD_AGAIN_MAX 256u
 /* Runs that a worker has room to describe at once. */
 #define PDD_WORKER_VIEWS 128u
 
@@ -120,6 +122,7 @@ struct pdd_worker {
 		int errors[PDD_EXTENT_PAGES]; /* of reading frames */
 		uint64_t written[PDD_WRITTEN_PAGES_MAX / 64]; /* what pages_written answers */
 		uint64_t dirty[PDD_EXTENT_PAGES / 64];        /* marks set aside, see visit.c */
+		bool only_due; /* other pages are passed over */
 		uint32_t nbatch;
 		uint32_t ndecided;
 		uint32_t ngroups;
@@ -146,6 +149,9 @@ struct pdd_scanner {
 		struct pdd_space *put_off; /* first of those that were busy in this pass */
 		struct pdd_space *put_off_last;
 		struct pdd_space *missed; /* of which the pass missed pages */
+		struct pdd_place again[PDD_AGAIN_MAX]; /* to come by once more, see pass.c */
+		uint32_t nagain;
+		bool coming_again;
 		bool is_turn; /* of one of them */
 		bool in_pass;
 		bool prune_wanted; /* a frame lost a sharer since the last prune, or the like */
@@ -162,7 +168,7 @@ struct pdd_scanner {
 		uint64_t pruned_pass;    /* ... and 1 + the pass before which it did */
 		uint64_t epoch;          /* number of the pass under way */
 		uint64_t nframes;        /* in the index, dups and kept ones included */
-		uint64_t nbeside;        /* nodes beside others of their checksum, but the first */
+		uint64_t nbeside;        /* nodes beside others of their key, but the first */
 		struct pdd_visit *visits; /* under way, the oldest first */
 		struct pdd_visit *last_visit;
 		uint64_t visit_number;    /* of the youngest so far */
