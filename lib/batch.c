@@ -29,8 +29,8 @@ static const char *next_content(const struct pdd_scanner *scanner, const struct 
 	return look[1].intent == LOOK_CLEAN ? NULL : look[1].content;
 }
 
-/* Checksum the pages of the batch, and ask for the roots of the searches that will follow: the
- * processor loads them meanwhile. The number of these searches. Without the scanner's lock. */
+/* Checksum the pages of the batch, and ask for the roots of the searches that will follow. The
+ * number of these searches. Without the scanner's lock. */
 static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
 	struct pdd_search_ahead *searches = worker->priv.searches;
@@ -50,11 +50,13 @@ static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker 
 				    ? 0
 				    : pddi_checksum_read(scanner, &look->checksum, look->content);
 		if (look->intent == LOOK_SEARCH ||
-		    (look->intent == LOOK_SECOND && look->checksum.value == recorded)) {
-			pdd_index_prefetch(&scanner->priv.index, look->checksum.value);
+		    (look->intent == LOOK_SECOND && look->checksum.value == recorded))
 			searches[nsearches++].checksum = look->checksum.value;
-		}
 	}
+	/* In a loop of its own: each of these needs a walk through the page tables, and among the
+	 * hashing, which is long, no two of them would be under way at a time. */
+	for (uint32_t i = 0; i < nsearches; i++)
+		pdd_index_prefetch(&scanner->priv.index, searches[i].checksum);
 	return nsearches;
 }
 
