@@ -51,11 +51,16 @@ struct pdd_scanner_options {
 	uint32_t page_shift;      /* log2 of the page size in bytes, 3 .. 30; 0: 12 */
 	uint32_t flags;           /* enum pdd_scanner_flags */
 	struct pdd_rbroot *roots; /* zeroed; lives as long as the scanner */
-	uint64_t nroots;          /* a power of two; about one for each page is best */
+	uint64_t nroots;          /* a power of two, 8 bytes each: the largest that is not above the
+				     number of pages is best. With fewer searches get longer, by the
+				     logarithm; the table does not grow later */
 	const void *secret;       /* random; copied. NULL only with a checksum hook */
 	size_t secret_len;        /* PDD_SECRET_LEN_MIN .. PDD_SECRET_LEN_MAX */
 	const struct pdd_tunables *tunables; /* copied; NULL: the defaults */
 };
+
+/* ---- what follows up to struct pdd_budget is private: it is here for its size. The files that its
+ * comments name are those of the library's source. ---- */
 
 /** An extent that a visit has to itself. */
 struct pdd_claim {
