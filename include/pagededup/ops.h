@@ -315,6 +315,9 @@ struct pdd_ops {
 	 * content of them is read. A page that was not written is not read again; whatever the
 	 * answers are, only what was compared while it was held is shared.
 	 *
+	 * So does a page that the embedder discards on its own, without pdd_region_discard(): else it
+	 * is taken for what it was until its extent is looked at for another reason.
+	 *
 	 * A write that comes during the call is told of by it or by the next one. Pages that were
 	 * not there before and are now count as written; what the hooks of the library do to a page
 	 * may count, or not. Each answer is given once: the library keeps it until the page is

@@ -124,9 +124,13 @@ static void run_of_equal_pages(struct sim *sim)
 static void discard_somewhere(struct sim *sim)
 {
 	struct sim_region *region = pick_region(sim);
+	uint64_t page;
 
-	if (region)
-		sim_discard(region, sim_random(sim, region->npages));
+	if (!region)
+		return;
+	page = sim_random(sim, region->npages);
+	sim_discard(region, page);
+	region->pages[page].written = true; /* who discards on his own tells of it (ops.h) */
 }
 
 static void refuse_somewhere(struct sim *sim)
