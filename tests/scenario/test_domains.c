@@ -64,11 +64,26 @@ static void test_same_page(void **unused)
 	sim_destroy(sim);
 }
 
+/* Pages of equal content in several domains do not stand beside each other: if they did, each look
+ * at any page would have to find out about its neighbours. */
+static void test_no_neighbours(void **unused)
+{
+	struct sim *sim = sim_create(NULL);
+
+	for (uint32_t domain = 0; domain < 3; domain++)
+		sim_write(sim_region_add(sim_space_add(sim, domain), 1), 0, 5);
+	sim_passes(sim, 3);
+	assert_int_equal(sim_stats(sim).counts.pages_unshared, 3);
+	assert_int_equal(sim->scanner.priv.nbeside, 0);
+	sim_destroy(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_domains),
 		cmocka_unit_test(test_same_page),
+		cmocka_unit_test(test_no_neighbours),
 	};
 
 	sim_seed();
