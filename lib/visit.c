@@ -30,6 +30,7 @@ struct visit {
 	struct pdd_region *region;
 	struct pdd_extent *extent; /* NULL: a sparse region has none here */
 	uint64_t reach; /* nothing stands before this page, from the last one come by on */
+	bool is_any_aside; /* marks of written pages are, see take_dirty() */
 };
 
 /* A page that pages_get cannot describe. Those behind it may be described, unless all are busy. */
@@ -79,12 +80,13 @@ static uint64_t clip(struct visit *visit, struct pdd_view *views, uint32_t nview
 /* The dirty marks of pages that pages_get is about to describe are set aside: of what it finds
  * there the library knows what it needs to know. A mark that comes while it works is one of a write
  * that it may not have seen, and stays. */
-static void take_dirty(const struct visit *visit, uint64_t first, uint64_t npages)
+static void take_dirty(struct visit *visit, uint64_t first, uint64_t npages)
 {
 	uint64_t *dirty = visit->worker->priv.dirty;
 
+	visit->is_any_aside = visit->extent && visit->extent->priv.dirty;
 	memset(dirty, 0, sizeof(visit->worker->priv.dirty));
-	for (uint64_t i = 0; visit->extent && visit->extent->priv.dirty && i < npages; i++) {
+	for (uint64_t i = 0; visit->is_any_aside && i < npages; i++) {
 		struct pdd_item *item = pddi_extent_item(visit->extent, first + i);
 		uint64_t at = (first + i) % PDD_EXTENT_PAGES;
 
@@ -99,7 +101,7 @@ static void put_back_dirty(const struct visit *visit, uint64_t first, uint64_t n
 {
 	const uint64_t *dirty = visit->worker->priv.dirty;
 
-	for (uint64_t i = 0; visit->extent && i < npages; i++) {
+	for (uint64_t i = 0; visit->is_any_aside && i < npages; i++) {
 		uint64_t at = (first + i) % PDD_EXTENT_PAGES;
 
 		if (dirty[at / 64] >> at % 64 & 1)
