@@ -159,7 +159,7 @@ static uint64_t insert(struct pdd_index *index, struct entry *entries, uint64_t 
 
 		if (pdd_index_find_slot(index, &slot, entries[i].node.checksum, NULL, NULL))
 			continue;
-		pdd_index_link(&slot, &entries[i].node, PDD_KIND_ITEM);
+		pdd_index_link(index, &slot, &entries[i].node, PDD_KIND_ITEM);
 		ninserted++;
 	}
 	return ninserted;
@@ -178,7 +178,7 @@ static int measure_index(struct pdd_rbroot *roots, struct entry *entries, struct
 
 		memset(roots, 0, row->pages * sizeof(*roots));
 		memset(entries, 0, row->pages * sizeof(*entries));
-		if (pdd_index_init(&index, roots, row->pages))
+		if (pdd_index_init(&index, roots, row->pages, row->pages))
 			return wrong(row, "no index");
 		begin = measure_cpu_ns();
 		for (uint64_t i = 0; i < row->pages; i += PDD_BATCH_PAGES)

@@ -26,7 +26,7 @@
  *
  * Why the load is even with PHASE: among pages of one period p, the pass e looks at those with
  * c mod p equal to -e mod p, a p-th of all checksums, if these are well mixed in their low 6 bits.
- * The roots of the index are picked by the high bits, so what one pass looks at is spread over all.
+ * The index picks roots by other bits first, so what one pass looks at is spread over all.
  *
  * The epoch may wrap around: 2^64 is a multiple of every period, and unsigned sums are taken modulo
  * 2^64, so wrapping shifts no phase.

@@ -30,8 +30,10 @@ static const char *next_content(const struct pdd_scanner *scanner, const struct 
 }
 
 /* Checksum the pages of the batch, and ask for the roots of the searches that will follow. The
- * number of these searches. Without the scanner's lock. */
-static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker *worker)
+ * number of these searches. Without the scanner's lock: the index is as it was before; once it has
+ * grown, a wrong root is asked for now and then. */
+static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker *worker,
+			   const struct pdd_index *index)
 {
 	struct pdd_search_ahead *searches = worker->priv.searches;
 	struct pdd_look *look = worker->priv.batch, *end = look + worker->priv.nbatch;
@@ -56,7 +58,7 @@ static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker 
 	/* In a loop of its own: each of these needs a walk through the page tables, and among the
 	 * hashing, which is long, no two of them would be under way at a time. */
 	for (uint32_t i = 0; i < nsearches; i++)
-		pdd_index_prefetch(&scanner->priv.index, searches[i].checksum);
+		pdd_index_prefetch(index, searches[i].checksum);
 	return nsearches;
 }
 
@@ -90,12 +92,13 @@ static void load_ahead(const struct pdd_scanner *scanner, struct pdd_search_ahea
 
 void pddi_batch_flush(struct pdd_scanner *scanner, struct pdd_worker *worker)
 {
+	struct pdd_index index = scanner->priv.index;
 	uint32_t nsearches;
 
 	if (!worker->priv.nbatch)
 		return;
 	pddi_unlock(scanner);
-	nsearches = read_pages(scanner, worker);
+	nsearches = read_pages(scanner, worker, &index);
 	pddi_lock(scanner);
 	load_ahead(scanner, worker->priv.searches, nsearches);
 	pddi_decide_batch(scanner, worker);

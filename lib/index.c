@@ -2,15 +2,26 @@
 /*
  * index.c - a forest of red-black trees, ordered by checksum first.
  *
+ * Let the key be the checksum with its halves exchanged, r the number of roots, 2^b the next power
+ * of two that is not below r.
+ *
  * Invariants
- *  1. A node stands in the tree that the top bits of its checksum pick; so the trees, taken in the
- *     order of the roots, are one sequence ordered by checksum.
- *  2. Within a tree nodes are ordered by checksum, and among equal ones as the caller's order says.
+ *  1. A node stands in the tree whose number is the low b bits of its key; if that is no number
+ *     below r, the low b - 1 bits.
+ *  2. Within a tree nodes are ordered by key, the lowest bit counting most, and among equal ones as
+ *     the caller's order says.
  *  3. A checksum does not change while its node is linked.
+ *  4. Roots from r on were not touched.
+ *
+ * Growing from r to r + 1 roots (linear hashing, W. Litwin 1980): root r takes from root r less its
+ * highest bit, 2^k, the nodes whose key has bit k. The nodes of that tree agree in the bits below k,
+ * so by 2 those with the bit are the last ones of the tree: it is cut at one place, in O(log n)
+ * whatever it holds, and equal checksums stay together.
  *
  * Cost: checksums are evenly spread (keyed XXH3, or mixed), so n nodes over n roots make trees of
  * 1 node on average, and a descent visits 1 to 2 nodes. An adversary who finds equal checksums
- * makes one tree deeper: O(log n), never a list.
+ * makes one tree deeper: O(log n), never a list. The tree that is cut next is asked for one link
+ * ahead: it is anywhere in memory.
  *
  * Locking: none.
  */
@@ -28,17 +39,14 @@ static struct pdd_index_node *entry(struct pdd_rbnode *rb)
 
 _Static_assert(offsetof(struct pdd_index_node, u.rb) == 0, "entry() casts");
 
-int pdd_index_init(struct pdd_index *index, struct pdd_rbroot *roots, uint64_t nroots)
+int pdd_index_init(struct pdd_index *index, struct pdd_rbroot *roots, uint64_t room,
+		   uint64_t nroots)
 {
-	uint32_t bits = 0;
-
-	if (!roots || nroots == 0 || (nroots & (nroots - 1)) != 0)
+	if (!roots || nroots == 0 || room < nroots || room > SIZE_MAX / sizeof(*roots))
 		return -EINVAL;
-	while (nroots >> bits != 1)
-		bits++;
-	index->roots = roots;
-	index->nroots = nroots;
-	index->shift = 64 - bits;
+	*index = (struct pdd_index){ .roots = roots, .nroots = nroots, .room = room };
+	while (index->mask < nroots - 1)
+		index->mask = index->mask << 1 | 1;
 	return 0;
 }
 
@@ -57,7 +65,7 @@ struct pdd_index_node *pdd_index_find_slot(const struct pdd_index *index,
 
 		PDD_COUNT_VISIT();
 		parent = *link;
-		right = checksum > node->checksum;
+		right = pdd_index_is_behind(checksum, node->checksum);
 		if (checksum == node->checksum) {
 			int cmp = order ? order(ctx, node) : 0;
 
@@ -90,14 +98,44 @@ struct pdd_index_node *pdd_index_prev_equal(const struct pdd_index_node *node)
 	return prev && entry(prev)->checksum == node->checksum ? entry(prev) : NULL;
 }
 
-void pdd_index_link(const struct pdd_index_slot *slot, struct pdd_index_node *node,
-		    enum pdd_kind kind)
+/* Give the new root the nodes of a tree whose key has this bit. */
+static void split(struct pdd_rbroot *root, struct pdd_rbroot *fresh, uint64_t bit)
+{
+	struct pdd_rbnode *parent = NULL, **link = &root->node;
+
+	while (*link) {
+		parent = *link;
+		link = pdd_index_child(parent, !(pdd_index_key(entry(parent)->checksum) & bit));
+	}
+	if (parent)
+		pdd_rb_split(root, parent, link, fresh);
+}
+
+/* One root more. */
+static void grow(struct pdd_index *index)
+{
+	uint64_t number = index->nroots++;
+	uint64_t bit;
+	struct pdd_rbroot *root;
+
+	index->mask |= number; /* only a power of two brings another bit */
+	bit = index->mask ^ index->mask >> 1;
+	root = &index->roots[number ^ bit];
+	split(root, &index->roots[number], bit);
+	pdd_index_prefetch_node(root[1].node, root);
+}
+
+void pdd_index_link(struct pdd_index *index, const struct pdd_index_slot *slot,
+		    struct pdd_index_node *node, enum pdd_kind kind)
 {
 	pdd_rb_link(slot->root, &node->u.rb, slot->parent, slot->slot, kind);
+	if (++index->nnodes > index->nroots && index->nroots < index->room)
+		grow(index);
 }
 
 void pdd_index_remove(struct pdd_index *index, struct pdd_index_node *node)
 {
+	index->nnodes--;
 	pdd_rb_remove(pdd_index_root(index, node->checksum), &node->u.rb);
 }
 
@@ -127,12 +165,17 @@ int64_t pdd_index_check(const struct pdd_index *index, const char **why)
 					*why = "index: a node stands in another checksum's tree";
 				return -EUCLEAN;
 			}
-			if (next && entry(next)->checksum < entry(rb)->checksum) {
+			if (next && pdd_index_is_behind(entry(rb)->checksum, entry(next)->checksum)) {
 				if (why)
 					*why = "index: nodes are not ordered by checksum";
 				return -EUCLEAN;
 			}
 		}
+	}
+	if ((uint64_t)total != index->nnodes) {
+		if (why)
+			*why = "index: the number of nodes is wrong";
+		return -EUCLEAN;
 	}
 	return total;
 }

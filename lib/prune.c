@@ -8,10 +8,11 @@
  * where one with 100 would do cost 9 pages for ever.
  *
  * Invariants
- *  1. prune_checksum is where the prune goes on: all frames of smaller checksums were come by, and
- *     prune_skip of this checksum. These are numbers, not nodes, so whatever happens between two
- *     steps does no harm: if some of several leaders of one checksum go meanwhile, others of it may
- *     be left to the next prune.
+ *  1. prune_root and prune_checksum are where the prune goes on: in this tree all frames of
+ *     checksums before that one were come by, and prune_skip of it, and those of the trees before.
+ *     These are numbers, not nodes, so whatever happens between two steps does no harm: if some of
+ *     several leaders of one checksum go meanwhile, others of it may be left to the next prune.
+ *     Where the table of roots grows, frames move to the last tree, and are come by there.
  *  2. A sharer moves only to a frame of its own chain, which has the same content, and only by the
  *     hook frames_remap, which does nothing to a page that was written. So no content is compared.
  *  3. Each step makes progress: it comes by one chain at least, or moves one sharer.
@@ -185,7 +186,7 @@ static struct pdd_frame *find_leader(const struct pdd_scanner *scanner,
 
 	while (rb) {
 		const struct pdd_index_node *node = (const struct pdd_index_node *)(void *)rb;
-		bool left = node->checksum >= scanner->priv.prune_checksum;
+		bool left = !pdd_index_is_behind(scanner->priv.prune_checksum, node->checksum);
 
 		if (left)
 			first = rb;
@@ -222,14 +223,12 @@ static bool prune_tree(struct pdd_scanner *scanner, struct pdd_worker *worker,
 }
 
 /* Go on to the next tree; false: there is none. */
-static bool next_tree(struct pdd_scanner *scanner, const struct pdd_rbroot *root)
+static bool next_tree(struct pdd_scanner *scanner)
 {
-	const struct pdd_index *index = &scanner->priv.index;
-	uint64_t next = (uint64_t)(root - index->roots) + 1;
-
-	if (next == index->nroots || scanner->priv.nframes == 0)
+	if (scanner->priv.prune_root + 1 == scanner->priv.index.nroots || scanner->priv.nframes == 0)
 		return false;
-	scanner->priv.prune_checksum = next << index->shift;
+	scanner->priv.prune_root++;
+	scanner->priv.prune_checksum = 0; /* before all others */
 	scanner->priv.prune_skip = 0;
 	return true;
 }
@@ -239,6 +238,7 @@ static void begin(struct pdd_scanner *scanner)
 	scanner->priv.in_prune = true;
 	scanner->priv.prune_wanted = false;
 	scanner->priv.prune_forced = false;
+	scanner->priv.prune_root = 0;
 	scanner->priv.prune_checksum = 0;
 	scanner->priv.prune_skip = 0;
 	scanner->priv.prune_tidied = false;
@@ -255,12 +255,12 @@ static bool prune(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64
 		begin(scanner);
 	for (;;) {
 		const struct pdd_rbroot *root =
-			pdd_index_root(&scanner->priv.index, scanner->priv.prune_checksum);
+			&scanner->priv.index.roots[scanner->priv.prune_root];
 		uint64_t before = *left;
 
 		if (!prune_tree(scanner, worker, root, left))
 			return false;
-		if (!next_tree(scanner, root))
+		if (!next_tree(scanner))
 			break;
 		if (++ntrees % TREES_PER_PAGE == 0)
 			spend(left, 1);

@@ -31,47 +31,13 @@
  *
  * Locking: none; see rbtree.h. Nothing is allocated, and nothing recurses.
  */
-#include <pagededup/rbtree.h>
+#include "rbtree_internal.h"
 
 #include <errno.h>
-
-#include "check_internal.h"
-
-#define RED ((uintptr_t)1)
-#define TAG_SHIFT 1
-#define WORD_BITS ((uintptr_t)7) /* colour and tag; the others are the address */
-
-_Static_assert((PDD_RB_TAG_MAX << TAG_SHIFT | RED) == WORD_BITS, "colour and tag fill three bits");
-
-/* A missing child is black (I4). */
-static inline bool is_red(const struct pdd_rbnode *node)
-{
-	return node && (node->parent & RED);
-}
-
-static inline void set_parent(struct pdd_rbnode *node, const struct pdd_rbnode *parent)
-{
-	node->parent = (uintptr_t)parent | (node->parent & WORD_BITS);
-}
-
-static inline void paint_red(struct pdd_rbnode *node)
-{
-	node->parent |= RED;
-}
-
-static inline void paint_black(struct pdd_rbnode *node)
-{
-	node->parent &= ~RED;
-}
 
 static inline void paint_as(struct pdd_rbnode *node, const struct pdd_rbnode *model)
 {
 	node->parent = (node->parent & ~RED) | (model->parent & RED);
-}
-
-static inline struct pdd_rbnode **child(struct pdd_rbnode *node, bool side)
-{
-	return side ? &node->right : &node->left;
 }
 
 /* The pointer that holds a node of this parent: a child of it, or the root. */
@@ -131,9 +97,9 @@ static void rotate(struct pdd_rbroot *root, struct pdd_rbnode *top, bool side)
  *      pair; the uncle), so the grandparent may be red; the black node on top is passed by all
  *      paths once, as the grandparent was. Done.
  *
- * Rotations: none in L1 to L3; L4 and L5 end the loop: at most 2.
+ * Rotations: none in L1 to L3; L4 and L5 end the loop: at most 2. True: it ended with L1.
  */
-static void repaint_up(struct pdd_rbroot *root, struct pdd_rbnode *node)
+static inline bool repaint_up(struct pdd_rbroot *root, struct pdd_rbnode *node)
 {
 	for (;;) {
 		struct pdd_rbnode *parent = pdd_rb_parent(node), *grand, *uncle;
@@ -141,10 +107,10 @@ static void repaint_up(struct pdd_rbroot *root, struct pdd_rbnode *node)
 
 		if (!parent) { /* L1 */
 			paint_black(node);
-			return;
+			return true;
 		}
 		if (!is_red(parent)) /* L2 */
-			return;
+			return false;
 
 		grand = pdd_rb_parent(parent);
 		PDD_INVARIANT(grand && !is_red(grand));
@@ -165,8 +131,13 @@ static void repaint_up(struct pdd_rbroot *root, struct pdd_rbnode *node)
 		paint_black(parent); /* L5 */
 		paint_red(grand);
 		rotate(root, grand, side);
-		return;
+		return false;
 	}
+}
+
+bool pddi_rb_repaint(struct pdd_rbroot *root, struct pdd_rbnode *node)
+{
+	return repaint_up(root, node);
 }
 
 /*

@@ -98,7 +98,8 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	if (!err)
 		err = init_secret(scanner, &copy);
 	if (!err)
-		err = pdd_index_init(&scanner->priv.index, copy.roots, copy.nroots);
+		err = pdd_index_init(&scanner->priv.index, copy.roots, copy.nroots,
+				     copy.first_nroots ? copy.first_nroots : copy.nroots);
 	return err;
 }
 

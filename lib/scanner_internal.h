@@ -209,7 +209,7 @@ static inline bool pddi_is_beside(const struct pdd_index_node *node)
 static inline void pddi_index_link(struct pdd_scanner *scanner, const struct pdd_index_slot *slot,
 				   struct pdd_index_node *node, enum pdd_kind kind)
 {
-	pdd_index_link(slot, node, kind);
+	pdd_index_link(&scanner->priv.index, slot, node, kind);
 	if (slot->beside)
 		scanner->priv.nbeside += pddi_is_beside(node);
 }

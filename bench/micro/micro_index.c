@@ -69,7 +69,7 @@ static inline uint64_t own_insert_one(struct state *s, uint64_t i)
 
 	if (pdd_index_find_slot(&s->index, &slot, node->checksum, NULL, NULL))
 		return 0;
-	pdd_index_link(&slot, node, PDD_KIND_ITEM);
+	pdd_index_link(&s->index, &slot, node, PDD_KIND_ITEM);
 	return 1;
 }
 
@@ -186,7 +186,7 @@ static struct state *setup(uint64_t n, uint64_t nroots, bool bsd)
 	s->own = bsd ? NULL : calloc(n, sizeof(*s->own));
 	s->bsd = bsd ? calloc(n, sizeof(*s->bsd)) : NULL;
 	if (!s->order || !s->roots || !(bsd ? (void *)s->bsd : (void *)s->own) ||
-	    pdd_index_init(&s->index, s->roots, nroots)) {
+	    pdd_index_init(&s->index, s->roots, nroots, nroots)) {
 		teardown(s);
 		return NULL;
 	}
@@ -221,6 +221,7 @@ static void prepare_empty(void *state)
 	struct state *s = state;
 
 	memset(s->roots, 0, s->nroots * sizeof(*s->roots));
+	(void)pdd_index_init(&s->index, s->roots, s->nroots, s->nroots); /* as it did before */
 	RB_INIT(&s->tree);
 }
 

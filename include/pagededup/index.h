@@ -2,9 +2,14 @@
 /*
  * index.h - a forest of red-black trees, ordered by checksum first.
  *
- * 2^b roots, picked by the top b bits of the checksum; each root is a tree ordered by checksum,
- * and among nodes of equal checksum by whatever order the caller keeps. The library orders those
- * by (domain, kind, content). With about one root per node a descent visits one or two nodes.
+ * Some bits of the checksum pick one of many roots; each root is a tree ordered by checksum, and
+ * among nodes of equal checksum by whatever order the caller keeps. The library orders those by
+ * (domain, kind, content). With about one root per node a descent visits one or two nodes.
+ *
+ * The table of roots grows with the nodes, by linear hashing: one root more for each node that is
+ * linked while there are more nodes than roots, so nobody ever waits for a table to be rebuilt. The
+ * caller gives room for as many as there may ever be; those that are not in use are not touched, so
+ * that room costs him addresses only, if he maps it.
  *
  * The checksum is recorded in the node, so the order is exact whatever the pages do meanwhile, and
  * a search reads nodes only, no pages.
@@ -56,8 +61,10 @@ struct pdd_index_node {
 /** The forest. Private fields. */
 struct pdd_index {
 	struct pdd_rbroot *roots;
-	uint64_t nroots;
-	uint32_t shift;
+	uint64_t nroots; /* in use */
+	uint64_t mask;   /* as many ones as the number of the last root has bits */
+	uint64_t room;
+	uint64_t nnodes;
 };
 
 /** Where a search ended, good for pdd_index_link() until the tree changes. */
@@ -69,18 +76,37 @@ struct pdd_index_slot {
 };
 
 /**
- * @param roots   @p nroots roots, all zero, which live as long as the index
- * @param nroots  a power of two, at least 1; about one for each node is best
+ * @param roots   room for @p room roots, all zero, which lives as long as the index
+ * @param room    at least 1; about one for each node is best
+ * @param nroots  of them in use from the start, 1 .. @p room; more are used as nodes come
  * @return 0, or -EINVAL
- * Since: 0.1
+ * Complexity: O(1); touches no root. Since: 0.1
  */
-PDD_API int pdd_index_init(struct pdd_index *index, struct pdd_rbroot *roots, uint64_t nroots);
+PDD_API int pdd_index_init(struct pdd_index *index, struct pdd_rbroot *roots, uint64_t room,
+			   uint64_t nroots);
+
+/* What picks the root, and orders a tree, the lowest bit first: the middle of the checksum on, since
+ * aging picks the pages of a pass by the low bits. Private. */
+static inline uint64_t pdd_index_key(uint64_t checksum)
+{
+	return checksum >> 32 | checksum << 32;
+}
 
 /** The tree that holds nodes of this checksum. Complexity: O(1). Since: 0.1 */
 static inline struct pdd_rbroot *pdd_index_root(const struct pdd_index *index, uint64_t checksum)
 {
-	/* Two shifts, since one by 64 is undefined and a single root needs it. */
-	return &index->roots[(checksum >> 1) >> (index->shift - 1)];
+	uint64_t number = pdd_index_key(checksum) & index->mask;
+
+	/* Those behind the last one are with the root of one bit less, which is to be split yet. */
+	return &index->roots[number < index->nroots ? number : number & index->mask >> 1];
+}
+
+/** Whether nodes of checksum @p a stand behind those of @p b. Complexity: O(1). Since: 0.1 */
+static inline bool pdd_index_is_behind(uint64_t a, uint64_t b)
+{
+	uint64_t differ = pdd_index_key(a ^ b);
+
+	return (pdd_index_key(a) & differ & -differ) != 0;
 }
 
 /**
@@ -109,11 +135,12 @@ PDD_API struct pdd_index_node *pdd_index_next_equal(const struct pdd_index_node 
 PDD_API struct pdd_index_node *pdd_index_prev_equal(const struct pdd_index_node *node);
 
 /**
- * Link at a slot that pdd_index_find_slot() gave for node->checksum, with no change of the tree in
- * between. Complexity: O(1) amortised. Since: 0.1
+ * Link at a slot that pdd_index_find_slot() gave for node->checksum, with nothing linked or removed
+ * in between, and make one root more if there are more nodes than roots.
+ * Complexity: O(1) amortised; O(log n) of a tree with a new root. Since: 0.1
  */
-PDD_API void pdd_index_link(const struct pdd_index_slot *slot, struct pdd_index_node *node,
-			    enum pdd_kind kind);
+PDD_API void pdd_index_link(struct pdd_index *index, const struct pdd_index_slot *slot,
+			    struct pdd_index_node *node, enum pdd_kind kind);
 
 /** Remove a node that is in the index. Complexity: O(log n). Since: 0.1 */
 PDD_API void pdd_index_remove(struct pdd_index *index, struct pdd_index_node *node);
@@ -176,7 +203,8 @@ pdd_index_prefetch_below(const struct pdd_index_node *node, uint64_t checksum)
 {
 	struct pdd_rbnode *rb = (struct pdd_rbnode *)(uintptr_t)&node->u.rb;
 
-	return pdd_index_prefetch_node(*pdd_index_child(rb, checksum > node->checksum), node);
+	return pdd_index_prefetch_node(
+		*pdd_index_child(rb, pdd_index_is_behind(checksum, node->checksum)), node);
 }
 
 static inline enum pdd_kind pdd_index_kind(const struct pdd_index_node *node)
@@ -185,11 +213,11 @@ static inline enum pdd_kind pdd_index_kind(const struct pdd_index_node *node)
 }
 
 /**
- * Prove the shape of all trees, that every node is in the tree of its checksum, and the order by
- * checksum.
+ * Prove the shape of all trees, that every node is in the tree of its checksum, the order by
+ * checksum, and the number of nodes.
  * @param why  out, may be NULL: a static string
  * @return the number of nodes, or -EUCLEAN
- * Complexity: O(roots + nodes). Since: 0.1
+ * Complexity: O(roots in use + nodes). Since: 0.1
  */
 PDD_API int64_t pdd_index_check(const struct pdd_index *index, const char **why);
 

@@ -88,6 +88,19 @@ PDD_API void pdd_rb_replace(struct pdd_rbroot *root, struct pdd_rbnode *old,
 			    struct pdd_rbnode *node, unsigned tag);
 
 /**
+ * Cut a tree in two at the place where a descent ended: what is before that place stays, what is
+ * behind it is the tree @p behind afterwards. Not for augmented trees.
+ *
+ * @param root    the tree, not empty
+ * @param parent  the node at which the descent ended
+ * @param slot    `&parent->left` or `&parent->right`; it must hold NULL
+ * @param behind  an empty tree
+ * Complexity: O(log n). Since: 0.1
+ */
+PDD_API void pdd_rb_split(struct pdd_rbroot *root, struct pdd_rbnode *parent,
+			  struct pdd_rbnode **slot, struct pdd_rbroot *behind);
+
+/**
  * Compute the value of one node of an augmented tree, and store it.
  *
  * It may use what the caller keeps in the struct around @p node, and the values of the nodes

@@ -51,9 +51,12 @@ struct pdd_scanner_options {
 	uint32_t page_shift;      /* log2 of the page size in bytes, 3 .. 30; 0: 12 */
 	uint32_t flags;           /* enum pdd_scanner_flags */
 	struct pdd_rbroot *roots; /* zeroed; lives as long as the scanner */
-	uint64_t nroots;          /* a power of two, 8 bytes each: the largest that is not above the
-				     number of pages is best. With fewer searches get longer, by the
-				     logarithm; the table does not grow later */
+	uint64_t nroots;          /* room for so many, 8 bytes each: one for each page that there will
+				     ever be is best. With fewer searches get longer, by the
+				     logarithm of what is missing */
+	uint64_t first_nroots;    /* in use from the start, up to nroots; 0: all. More come into use
+				     one by one as pages come into the index, in O(log) each; those
+				     not in use are not touched */
 	const void *secret;       /* random; copied. NULL only with a checksum hook */
 	size_t secret_len;        /* PDD_SECRET_LEN_MIN .. PDD_SECRET_LEN_MAX */
 	const struct pdd_tunables *tunables; /* copied; NULL: the defaults */
@@ -166,7 +169,8 @@ struct pdd_scanner {
 		uint8_t restless_passes; /* pages that were not written are come by all the same */
 		uint32_t quiescing; /* atomic */
 		uint32_t steps;     /* under way; atomic */
-		uint64_t prune_checksum; /* where the prune goes on, behind ... */
+		uint64_t prune_root;     /* the tree at which the prune goes on, and ... */
+		uint64_t prune_checksum; /* ... where in it, behind ... */
 		uint64_t prune_skip;     /* ... so many frames of this checksum */
 		bool prune_tidied;       /* the chain there is in order already */
 		uint64_t pruned_ns;      /* when the last one began, ... */
@@ -214,8 +218,8 @@ enum pdd_step {
  * @param options  read once
  * @return 0; -EINVAL: a required hook is missing, a size is smaller than the struct was in 0.1 or
  *         ends within a member, bytes beyond the known options are not zero, an unknown flag,
- *         page_shift, nroots or secret_len out of range, no secret and no checksum hook, only one
- *         of extent_get and extent_put or of lock and unlock, bad tunables
+ *         page_shift, nroots, first_nroots or secret_len out of range, no secret and no checksum
+ *         hook, only one of extent_get and extent_put or of lock and unlock, bad tunables
  *         (pdd_scanner_set_tunables())
  * Calls hooks: none. Since: 0.1
  */

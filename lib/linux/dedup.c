@@ -28,8 +28,9 @@
 
 #include "dedup_internal.h"
 
-#define DEFAULT_EXPECTED_PAGES (UINT64_C(1) << 20)
-#define MAX_EXPECTED_PAGES (UINT64_C(1) << 40)
+/* A page of memory full. */
+#define LEAST_ROOTS UINT64_C(512)
+#define MAX_ROOTS (UINT64_C(1) << 40)
 /* What the kernel keeps for one mapping (measured on Linux 6.18). */
 #define MAPPING_BYTES 192u
 
@@ -58,11 +59,12 @@ static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_o
 
 static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 {
-	uint64_t pages = expected ? expected : DEFAULT_EXPECTED_PAGES;
+	long ram = sysconf(_SC_PHYS_PAGES);
 
-	if (pages > MAX_EXPECTED_PAGES)
-		pages = MAX_EXPECTED_PAGES;
-	dedup->nroots = UINT64_C(1) << (63 - __builtin_clzll(pages));
+	/* What will never be used is room that is never touched. */
+	dedup->nroots = ram > 0 ? 2 * (uint64_t)ram : LEAST_ROOTS;
+	if (dedup->nroots < expected)
+		dedup->nroots = expected < MAX_ROOTS ? expected : MAX_ROOTS;
 	dedup->roots = pddi_pages_alloc(dedup->nroots * sizeof(struct pdd_rbroot));
 	return dedup->roots ? 0 : -ENOMEM;
 }
@@ -70,11 +72,13 @@ static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 static int init_scanner(struct pdd_linux *dedup, const struct pdd_linux_options *options)
 {
 	unsigned char secret[PDD_SECRET_LEN_MAX];
+	uint64_t first = options->expected_pages ? options->expected_pages : LEAST_ROOTS;
 	struct pdd_scanner_options scanner = {
 		.size = sizeof(scanner),
 		.page_shift = dedup->page_shift,
 		.roots = dedup->roots,
 		.nroots = dedup->nroots,
+		.first_nroots = first < dedup->nroots ? first : dedup->nroots,
 		.secret = secret,
 		.secret_len = sizeof(secret),
 		.tunables = options->tunables,

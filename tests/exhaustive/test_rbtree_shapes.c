@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_rbtree_shapes.c - every red-black tree of up to 8 nodes, with every insertion, removal and
- * replacement; every order of insertion of up to 8 nodes; every order of removal of up to 6.
+ * replacement and cut; every order of insertion of up to 8 nodes; every order of removal of up to 6.
  *
  * The trees are found by trying all shapes and all colourings, and asking pdd_rb_check. How many
  * must pass is computed by a recurrence that knows nothing of pointers, so the check is proven not
@@ -94,16 +94,39 @@ static void assert_holds(const struct pdd_rbroot *root, struct pdd_rbnode *const
 	assert_null(node);
 }
 
+/* Where a descent to place `at` ends. */
+static struct pdd_rbnode **find_place(struct pdd_rbroot *root, struct pdd_rbnode **parent,
+				      unsigned at)
+{
+	struct pdd_rbnode **slot = &root->node;
+
+	*parent = NULL;
+	while (*slot) {
+		*parent = *slot;
+		slot = at <= (unsigned)(*parent - nodes) ? &(*parent)->left : &(*parent)->right;
+	}
+	return slot;
+}
+
 /* Link nodes[NODES] so that it comes at place `at`. */
 static void insert_at(struct pdd_rbroot *root, unsigned at)
 {
-	struct pdd_rbnode *parent = NULL, **slot = &root->node;
+	struct pdd_rbnode *parent, **slot = find_place(root, &parent, at);
 
-	while (*slot) {
-		parent = *slot;
-		slot = at <= (unsigned)(parent - nodes) ? &parent->left : &parent->right;
-	}
 	pdd_rb_link(root, &nodes[NODES], parent, slot, tag_of(NODES));
+}
+
+/* Cut before place `at`, and look at both parts. */
+static void split_at(struct pdd_rbroot *root, unsigned at, unsigned n)
+{
+	struct pdd_rbnode *parent, **slot = find_place(root, &parent, at), *order[NODES];
+	struct pdd_rbroot behind = {NULL};
+
+	for (unsigned i = 0; i < n; i++)
+		order[i] = &nodes[i];
+	pdd_rb_split(root, parent, slot, &behind);
+	assert_holds(root, order, at);
+	assert_holds(&behind, order + at, n - at);
 }
 
 /* All that can be done to one tree, each time to a fresh copy of it. */
@@ -118,6 +141,10 @@ static void try_all(unsigned n, unsigned rank, unsigned colours)
 		root.node = build(0, n, rank, colours, NULL);
 		insert_at(&root, at);
 		assert_holds(&root, order, n + 1);
+		if (n) {
+			root.node = build(0, n, rank, colours, NULL);
+			split_at(&root, at, n);
+		}
 	}
 	for (unsigned at = 0; at < n; at++) {
 		for (unsigned i = 0; i < n - 1; i++)

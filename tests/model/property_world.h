@@ -155,7 +155,8 @@ static struct sim_options random_options(uint64_t seed, enum sim_checksum checks
 	return (struct sim_options){
 		.page_shift = shifts[sim_random_of(&state) % 3],
 		.limit = 2 + (uint32_t)(sim_random_of(&state) % 5),
-		.nroots = UINT64_C(1) << sim_random_of(&state) % 7,
+		.nroots = 16 + sim_random_of(&state) % 64,
+		.first_nroots = sim_random_of(&state) % 16, /* most grow */
 		.aging = (enum pdd_aging)(sim_random_of(&state) % (PDD_AGING_EPOCH + 1)),
 		.max_period = (UINT32_C(1) << sim_random_of(&state) % 8) / 2,
 		.tracked = sim_random_of(&state) % 2,

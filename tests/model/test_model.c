@@ -572,7 +572,8 @@ static struct sim_options random_options(uint64_t seed)
 		.keep_zero_pages = sim_random_of(&state) % 4 == 0,
 		.one_look = sim_random_of(&state) % 4 == 0,
 		.limit = 2 + (uint32_t)(sim_random_of(&state) % 5),
-		.nroots = UINT64_C(1) << sim_random_of(&state) % 7,
+		.nroots = 16 + sim_random_of(&state) % 64,
+		.first_nroots = sim_random_of(&state) % 16, /* most grow */
 		.aging = (enum pdd_aging)(sim_random_of(&state) % (PDD_AGING_EPOCH + 1)),
 		.max_period = (UINT32_C(1) << sim_random_of(&state) % 8) / 2,
 		.index = sim_random_of(&state) % 4 == 0 ? PDD_INDEX_REBUILT : PDD_INDEX_RETAINED,

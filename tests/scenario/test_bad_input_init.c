@@ -173,10 +173,15 @@ static void test_options(void **unused)
 	o = good;
 	for (uint64_t n = 0; n <= 4; n++) {
 		o.nroots = n;
-		assert_int_equal(init(&o), n == 1 || n == 2 || n == 4 ? 0 : -EINVAL);
+		assert_int_equal(init(&o), n ? 0 : -EINVAL);
 	}
 	o.nroots = UINT64_MAX;
 	assert_int_equal(init(&o), -EINVAL);
+	o.nroots = 3;
+	for (uint64_t n = 0; n <= 4; n++) {
+		o.first_nroots = n;
+		assert_int_equal(init(&o), n <= 3 ? 0 : -EINVAL);
+	}
 }
 
 static void test_secret(void **unused)

@@ -271,6 +271,7 @@ struct live *live_create(const struct live_options *options)
 			.secret = secret,
 			.secret_len = sizeof(secret),
 			.tunables = options->tunables.size ? &options->tunables : NULL,
+			.first_nroots = 1, /* it grows while all goes on */
 		});
 	live_require(err == 0, "pdd_scanner_init");
 	return live;

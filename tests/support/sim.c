@@ -119,6 +119,7 @@ static void start_scanner(struct sim *sim)
 				       .secret = secret,
 				       .secret_len = sizeof(secret),
 				       .tunables = &tunables,
+				       .first_nroots = options->first_nroots,
 			       });
 	if (err)
 		sim_fail("pdd_scanner_init: %d", err);

@@ -114,6 +114,7 @@ struct sim_options {
 	uint32_t page_shift; /* 0: 6 */
 	uint32_t limit;      /* 0: 256 */
 	uint64_t nroots; /* 0: 64 */
+	uint64_t first_nroots; /* 0: nroots */
 	enum pdd_aging aging;
 	uint32_t max_period; /* 0: by the policy */
 	enum pdd_index_policy index;

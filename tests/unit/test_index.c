@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <pagededup/index.h>
 
@@ -70,7 +71,7 @@ static void insert(struct pdd_index *index, struct entry *entry)
 
 	pdd_index_prefetch(index, entry->node.checksum);
 	assert_null(pdd_index_find_slot(index, &slot, entry->node.checksum, by_rank, &entry->rank));
-	pdd_index_link(&slot, &entry->node, (enum pdd_kind)(entry->rank % 3));
+	pdd_index_link(index, &slot, &entry->node, (enum pdd_kind)(entry->rank % 3));
 	entry->linked = true;
 }
 
@@ -98,13 +99,13 @@ static void assert_found(struct pdd_index *index, struct entry *entry)
 		assert_ptr_equal(next, expected_next(entry));
 }
 
-static void run(uint64_t nroots, uint64_t checksum_mask)
+static void run(uint64_t room, uint64_t nroots, uint64_t checksum_mask)
 {
-	struct pdd_rbroot *roots = calloc(nroots, sizeof(*roots));
+	struct pdd_rbroot *roots = calloc(room, sizeof(*roots));
 	struct pdd_index index;
 	int64_t linked = 0;
 
-	assert_int_equal(pdd_index_init(&index, roots, nroots), 0);
+	assert_int_equal(pdd_index_init(&index, roots, room, nroots), 0);
 	for (unsigned i = 0; i < NODES; i++)
 		entries[i] = (struct entry){ .rank = i * 7 };
 	for (unsigned i = 0; i < OPERATIONS; i++) {
@@ -130,33 +131,71 @@ static void run(uint64_t nroots, uint64_t checksum_mask)
 	free(roots);
 }
 
+/* Bits that pick the root begin at bit 32. */
+static const uint64_t masks[] = {
+	UINT64_MAX, UINT64_C(0x8000000700000007), UINT64_C(3) << 32, 3, UINT64_C(1) << 31, 0,
+};
+
 static void test_random(void **unused)
 {
-	static const uint64_t masks[] = {
-		UINT64_MAX, UINT64_C(0xe000000000000007), 3, UINT64_C(1) << 63, 0,
-	};
-
-	for (uint64_t nroots = 1; nroots <= 1024; nroots *= 4)
+	for (uint64_t room = 1; room <= 1024; room *= 4)
 		for (unsigned i = 0; i < sizeof(masks) / sizeof(masks[0]); i++)
-			run(nroots, masks[i]);
+			run(room, room, masks[i]);
 }
 
-/* Trees in the order of their roots are one sequence, of all checksums. */
-static void test_roots(void **unused)
+/* The table grows while all that goes on; NODES are enough for each room here. */
+static void test_random_growing(void **unused)
 {
-	static struct pdd_rbroot roots[256];
-	struct pdd_index index;
+	static const uint64_t rooms[] = { 2, 3, 7, 8, 9, 40 };
 
-	for (uint64_t nroots = 1; nroots <= 256; nroots *= 2) {
-		assert_int_equal(pdd_index_init(&index, roots, nroots), 0);
-		assert_ptr_equal(pdd_index_root(&index, 0), &roots[0]);
-		assert_ptr_equal(pdd_index_root(&index, UINT64_MAX), &roots[nroots - 1]);
-		for (uint64_t i = 1; i < nroots; i++) {
-			uint64_t first = i * (UINT64_MAX / nroots + 1);
+	for (unsigned r = 0; r < sizeof(rooms) / sizeof(rooms[0]); r++)
+		for (unsigned i = 0; i < sizeof(masks) / sizeof(masks[0]); i++)
+			run(rooms[r], 1 + r / 2, masks[i]);
+}
 
-			assert_ptr_equal(pdd_index_root(&index, first), &roots[i]);
-			assert_ptr_equal(pdd_index_root(&index, first - 1), &roots[i - 1]);
+/* The root of a checksum by the definition of linear hashing. */
+static uint64_t expected_root(uint64_t checksum, uint64_t nroots)
+{
+	uint64_t key = checksum >> 32 | checksum << 32, size = 1;
+
+	while (size < nroots)
+		size *= 2;
+	return key % size < nroots ? key % size : key % (size / 2);
+}
+
+/* Every number of roots from each first one on: as many as nodes while there is room, and no more;
+ * those behind are not touched; nodes stay where their checksums say. */
+static void test_growing(void **unused)
+{
+	enum { N = 600, ROOM = 500 };
+	static struct entry many[N];
+	static const uint64_t firsts[] = { 1, 2, 3, 64, 65, 499, 500 };
+
+	for (unsigned f = 0; f < sizeof(firsts) / sizeof(firsts[0]); f++) {
+		static struct pdd_rbroot roots[ROOM + 1];
+		struct pdd_index index;
+
+		memset(roots, 0, sizeof(roots));
+		assert_int_equal(pdd_index_init(&index, roots, ROOM, firsts[f]), 0);
+		for (uint64_t i = 0; i < N; i++) {
+			uint64_t nroots = i + 1 < firsts[f] ? firsts[f] : i + 1 < ROOM ? i + 1 : ROOM;
+
+			many[i] = (struct entry){ .rank = i };
+			many[i].node.checksum = i % 5 ? sim_random_of(&state) : 0;
+			insert(&index, &many[i]);
+			assert_int_equal(index.nroots, nroots);
+			for (uint64_t r = nroots; r <= ROOM; r++)
+				assert_null(roots[r].node);
+			assert_int_equal(pdd_index_check(&index, NULL), i + 1);
+			for (uint64_t j = 0; j <= i; j += 7)
+				assert_ptr_equal(pdd_index_root(&index, many[j].node.checksum),
+						 &roots[expected_root(many[j].node.checksum, nroots)]);
 		}
+		/* It stays as large as it was. */
+		for (uint64_t i = 0; i < N; i++)
+			pdd_index_remove(&index, &many[i].node);
+		assert_int_equal(pdd_index_check(&index, NULL), 0);
+		assert_int_equal(index.nroots, ROOM);
 	}
 }
 
@@ -165,9 +204,11 @@ static void test_init(void **unused)
 	struct pdd_rbroot roots[4] = { { 0 } };
 	struct pdd_index index;
 
-	assert_int_equal(pdd_index_init(&index, NULL, 4), -EINVAL);
-	assert_int_equal(pdd_index_init(&index, roots, 0), -EINVAL);
-	assert_int_equal(pdd_index_init(&index, roots, 3), -EINVAL);
+	assert_int_equal(pdd_index_init(&index, NULL, 4, 4), -EINVAL);
+	assert_int_equal(pdd_index_init(&index, roots, 4, 0), -EINVAL);
+	assert_int_equal(pdd_index_init(&index, roots, 3, 4), -EINVAL);
+	assert_int_equal(pdd_index_init(&index, roots, UINT64_MAX, 4), -EINVAL);
+	assert_int_equal(pdd_index_init(&index, roots, 3, 3), 0);
 }
 
 static void test_check_finds_corruption(void **unused)
@@ -176,15 +217,21 @@ static void test_check_finds_corruption(void **unused)
 	struct pdd_index index;
 	const char *why = NULL;
 
-	assert_int_equal(pdd_index_init(&index, roots, 2), 0);
+	assert_int_equal(pdd_index_init(&index, roots, 2, 2), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		entries[i] = (struct entry){ .node = { .checksum = i }, .rank = i };
 		insert(&index, &entries[i]);
 	}
 	assert_int_equal(pdd_index_check(&index, &why), 3);
-	entries[2].node.checksum = 0; /* out of order */
+	entries[1].node.checksum = 0; /* out of order: the order is 0, 2, 1 */
 	assert_true(pdd_index_check(&index, &why) < 0);
 	assert_non_null(why);
+	entries[1].node.checksum = 1;
+	index.nnodes++;
+	why = NULL;
+	assert_true(pdd_index_check(&index, &why) < 0);
+	assert_non_null(why);
+	index.nnodes--;
 	entries[2].node.checksum = UINT64_MAX; /* in the wrong tree */
 	why = NULL;
 	assert_true(pdd_index_check(&index, &why) < 0);
@@ -197,7 +244,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_roots),
+		cmocka_unit_test(test_random_growing),
+		cmocka_unit_test(test_growing),
 		cmocka_unit_test(test_init),
 		cmocka_unit_test(test_check_finds_corruption),
 	};

@@ -215,6 +215,40 @@ static void assert_broken(const struct pdd_rbroot *root, const char *part_of_why
 }
 
 /* Each case breaks one thing, sees it reported, and mends it. */
+/* Trees of up to 200 nodes, grown upwards, downwards, and with every third node gone, cut at every
+ * place. */
+static void test_split_everywhere(void **unused)
+{
+	static struct entry entries[200];
+	struct entry *sorted[200];
+
+	(void)unused;
+	for (unsigned n = 1; n <= 200; n += n < 20 ? 1 : 37) {
+		for (unsigned at = 0; at < 3 * (n + 1); at++) {
+			struct pdd_rbroot root, behind = {NULL};
+			struct pdd_rbnode *parent = NULL, **slot = &root.node;
+			unsigned left = 0, place = at / 3, before = 0;
+
+			plant(&root, entries, n, at % 3 == 1);
+			for (unsigned i = 0; i < n; i++) {
+				if (at % 3 == 2 && i % 3 == 1) {
+					pdd_rb_remove(&root, &entries[i].node);
+					continue;
+				}
+				before += i < place;
+				sorted[left++] = &entries[i];
+			}
+			while (*slot) {
+				parent = *slot;
+				slot = entry_of(parent)->key < place ? &parent->right : &parent->left;
+			}
+			pdd_rb_split(&root, parent, slot, &behind);
+			assert_holds(&root, sorted, before);
+			assert_holds(&behind, sorted + before, left - before);
+		}
+	}
+}
+
 static void test_check_finds_corruption(void **unused)
 {
 	struct entry entries[31];
@@ -361,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_height),
 		cmocka_unit_test(test_replace_everywhere),
+		cmocka_unit_test(test_split_everywhere),
 		cmocka_unit_test(test_check_finds_corruption),
 		cmocka_unit_test(test_check_ends_on_cycles),
 		cmocka_unit_test(test_check_finds_every_flipped_colour),
