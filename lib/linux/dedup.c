@@ -60,12 +60,19 @@ static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_o
 static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 {
 	long ram = sysconf(_SC_PHYS_PAGES);
+	uint64_t least = expected < LEAST_ROOTS ? LEAST_ROOTS : expected;
+	uint64_t n = ram > 0 ? 2 * (uint64_t)ram : LEAST_ROOTS;
 
-	/* What will never be used is room that is never touched. */
-	dedup->nroots = ram > 0 ? 2 * (uint64_t)ram : LEAST_ROOTS;
-	if (dedup->nroots < expected)
-		dedup->nroots = expected < MAX_ROOTS ? expected : MAX_ROOTS;
-	dedup->roots = pddi_pages_alloc(dedup->nroots * sizeof(struct pdd_rbroot));
+	least = least < MAX_ROOTS ? least : MAX_ROOTS;
+	n = n < least ? least : n;
+	/* What will never be used is room that is never touched. Where addresses are short, or the
+	 * kernel counts them as memory, the program is left what there is. */
+	dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
+	if (!dedup->roots && n > least) {
+		n = least;
+		dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
+	}
+	dedup->nroots = n;
 	return dedup->roots ? 0 : -ENOMEM;
 }
 

@@ -2,7 +2,7 @@
 /*
  * test_misfortune.c - what programs do to the deduplicator without meaning harm: signal handlers in
  * the middle of a step, a fork in the middle of a step, locking all memory for a while, adding
- * memory twice, removing it twice.
+ * memory twice, removing it twice, having few addresses left.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -19,13 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <pagededup/linux/dedup.h>
 
-enum { PAGE = 4096, PAGES = 2048, SKIP = 77 };
+enum { PAGE = 4096, PAGES = 2048, SKIP = 77, FEW_BYTES = 48 << 20 };
 
 /* Pairs of equal pages, or zero pages. */
 static unsigned char *make_memory(bool zero)
@@ -96,6 +97,34 @@ static void test_twice(void **unused)
 	pdd_linux_destroy(one);
 	pdd_linux_destroy(two);
 	munmap(memory, PAGES * PAGE);
+}
+
+/* Room for many roots is only wished for: with few addresses left there is less of it. */
+static void test_few_addresses(void **unused)
+{
+	FILE *statm = fopen("/proc/self/statm", "re");
+	struct rlimit before, few;
+	unsigned long npages = 0;
+	struct pdd_linux *dedup;
+	unsigned char *memory;
+	struct pdd_linux_memory *handle;
+
+	(void)unused;
+	assert_non_null(statm);
+	assert_int_equal(fscanf(statm, "%lu", &npages), 1);
+	fclose(statm);
+	getrlimit(RLIMIT_AS, &before);
+	few = before;
+	few.rlim_cur = npages * PAGE + FEW_BYTES;
+	assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+	dedup = make_dedup();
+	memory = make_memory(false);
+	assert_int_equal(pdd_linux_add(dedup, &handle, 0, memory, PAGES * PAGE), 0);
+	passes(dedup, 2);
+	assert_int_equal(sharing(dedup), PAGES / 2);
+	pdd_linux_destroy(dedup);
+	munmap(memory, PAGES * PAGE);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 }
 
 static unsigned char *handled;
@@ -203,6 +232,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_twice),
+		cmocka_unit_test(test_few_addresses),
 		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_fork_in_step),
 		cmocka_unit_test(test_mlockall_for_a_while),
