@@ -36,7 +36,7 @@ options_of() {
 	script) echo -max_len=160 -entropic=0 ;;
 	index) echo -max_len=96 ;;
 	image) echo -max_len=64 ;;
-	mappings) echo -max_len=512 -dict=tests/fuzz/mappings.dict ;;
+	mappings) echo -max_len=1024 -dict=tests/fuzz/mappings.dict ;;
 	esac
 }
 

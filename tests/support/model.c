@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
 
 #include "scanner_internal.h"
 
@@ -237,6 +238,17 @@ static struct sim_region *pick_range(struct sim *sim, uint64_t *first, uint64_t 
 	return region;
 }
 
+/* Whoever keeps the library away finds memory of the pages' own, save where a frame was lost. */
+static void assert_own_memory(const struct sim_region *region, uint64_t first, uint64_t n)
+{
+	for (uint64_t i = first; i < first + n; i++) {
+		const struct sim_page *page = &region->pages[i];
+
+		if (page->kind == PDD_PAGE_ZERO || (page->frame && !page->frame->dropped))
+			sim_fail("page %" PRIu64 " is kept out, and has no memory of its own", i);
+	}
+}
+
 static void keep_out_somewhere(struct sim *sim)
 {
 	uint64_t first, n, what = choose(sim, 4);
@@ -244,14 +256,12 @@ static void keep_out_somewhere(struct sim *sim)
 
 	if (!region)
 		return;
-	if (what == 0)
-		(void)pdd_region_pin(&region->region, first, n);
-	else if (what == 1)
+	if (what == 1)
 		(void)pdd_region_unpin(&region->region, first, n);
-	else if (what == 2)
-		(void)pdd_region_exclude(&region->region, first, n);
-	else
+	else if (what == 3)
 		assert_int_equal(pdd_region_include(&region->region, first, n), 0);
+	else if ((what == 0 ? pdd_region_pin : pdd_region_exclude)(&region->region, first, n) == 0)
+		assert_own_memory(region, first, n);
 }
 
 static void discard_range(struct sim *sim)
