@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# tests/fuzz/run.sh [--renew] [SECONDS [TARGET...]]: builds the fuzz targets and runs each for so many
-# seconds (60), from the inputs in corpus/ and those that were found before, which build/fuzz keeps.
+# tests/fuzz/run.sh [--renew] [SECONDS [TARGET...]]: builds the fuzz targets and runs each for so
+# many seconds (60), from the inputs in corpus/ and those found before, which build/fuzz keeps.
 # Prints executions of each target; fails if one finds something, and says which input shows it.
 #
-# --renew puts a corpus of the smallest inputs that go all ways into the tree, in place of what is
-# there.
+# --renew replaces what is in corpus/ by few inputs that together reach all code that any does.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -33,7 +32,7 @@ tree=tests/fuzz/corpus build=build/fuzz/tests/fuzz
 # options_of <target>: inputs that are longer take more time than they are worth.
 options_of() {
 	case $1 in
-	script) echo -max_len=160 -entropic=0 ;;
+	script) echo -max_len=112 -entropic=0 ;;
 	index) echo -max_len=96 ;;
 	image) echo -max_len=64 ;;
 	mappings) echo -max_len=1024 -dict=tests/fuzz/mappings.dict ;;
@@ -56,12 +55,13 @@ for target in "$@"; do
 	echo "$target: $(grep -oP '^Done \K[0-9]+(?= runs)' "$log") executions," \
 		"$(grep -oP 'average_exec_per_sec: *\K[0-9]+' "$log") per second"
 	[ -n "$renew" ] || continue
-	# By lines gone through, whatever their number of times: else there would be hundreds.
-	mkdir "$build/smallest"
-	"$build/fuzz_$target" -merge=1 -use_counters=0 "$build/smallest" "$found" "$tree/$target" \
-		2>>"$log"
+	# Reached is reached, however often: else there would be hundreds.
+	rm -rf "$build/few"
+	mkdir "$build/few"
+	"$build/fuzz_$target" -set_cover_merge=1 -use_counters=0 "$build/few" "$found" \
+		"$tree/$target" 2>>"$log"
 	rm -r "${tree:?}/$target"
-	mv "$build/smallest" "$tree/$target"
+	mv "$build/few" "$tree/$target"
 	echo "$target: $(find "$tree/$target" -type f | wc -l) inputs in $tree/$target"
 done
 exit "$status"

@@ -368,9 +368,8 @@ void model_operate(struct sim *sim, uint64_t dice)
 		lose_frame(sim);
 	else if (dice < 74)
 		manage(sim);
-	else if (dice < 92)
-		sim_step(sim, 1 + choose(sim, 20));
 	else
-		sim_step(sim, UINT64_MAX);
-	sim_verify(sim);
+		sim_step(sim, dice < 92 ? 1 + choose(sim, 20) : UINT64_MAX);
+	if (dice < 74) /* a step does it by itself */
+		sim_verify(sim);
 }
