@@ -16,9 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef CHUNK_PAGES
+#define CHUNK_PAGES 256 /* read at once */
+#endif
+
 enum {
 	PAGE = 4096,
-	CHUNK = 256 * PAGE, /* read at once */
+	CHUNK = CHUNK_PAGES * PAGE,
 };
 
 static bool complain(const char *image, const char *what)
