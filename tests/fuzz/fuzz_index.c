@@ -46,7 +46,7 @@ struct world {
 
 static void start(struct world *world, uint64_t nroots)
 {
-	fuzz_require(pdd_index_init(&world->index, world->roots, nroots) == 0);
+	fuzz_require(pdd_index_init(&world->index, world->roots, ROOTS_MAX, nroots) == 0);
 }
 
 /* Few different ones, that differ in high bits, in low ones, in all; or any. */
@@ -134,7 +134,7 @@ static void insert(struct world *world, struct entry *entry, bool behind)
 	entry->node.checksum = key.checksum;
 	entry->rank = key.rank;
 	entry->kind = key.rank % (PDD_KIND_GROUP + 1);
-	pdd_index_link(&slot, &entry->node, (enum pdd_kind)entry->kind);
+	pdd_index_link(&world->index, &slot, &entry->node, (enum pdd_kind)entry->kind);
 	entry->linked = true;
 	memmove(&world->sorted[at + 1], &world->sorted[at],
 		(world->n - at) * sizeof(world->sorted[0]));

@@ -238,7 +238,8 @@ static struct sim_options read_options(const uint8_t *header)
 		.nodes_apart = header[0] & 64,
 		.no_refile = header[0] & 128,
 		.limit = 2 + header[1] % 5,
-		.nroots = UINT64_C(1) << header[2] % 5,
+		.nroots = 64, /* it grows to them */
+		.first_nroots = 1 + header[2] % 5,
 		.checksum = checksums[header[2] / 8 % 4],
 		.no_discard = header[2] & 32,
 		.index = header[2] & 64 ? PDD_INDEX_REBUILT : PDD_INDEX_RETAINED,

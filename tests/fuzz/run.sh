@@ -55,10 +55,12 @@ for target in "$@"; do
 	echo "$target: $(grep -oP '^Done \K[0-9]+(?= runs)' "$log") executions," \
 		"$(grep -oP 'average_exec_per_sec: *\K[0-9]+' "$log") per second"
 	[ -n "$renew" ] || continue
-	# Reached is reached, however often: else there would be hundreds.
+	# In large code reached is reached, however often: else there would be hundreds.
+	counters=1
+	case $target in script | mappings) counters=0 ;; esac
 	rm -rf "$build/few"
 	mkdir "$build/few"
-	"$build/fuzz_$target" -set_cover_merge=1 -use_counters=0 "$build/few" "$found" \
+	"$build/fuzz_$target" -set_cover_merge=1 -use_counters=$counters "$build/few" "$found" \
 		"$tree/$target" 2>>"$log"
 	rm -r "${tree:?}/$target"
 	mv "$build/few" "$tree/$target"
