@@ -3,8 +3,10 @@
  * fuzz.h - what the fuzz targets share: the bytes of an input, and the end of a run.
  *
  * A target is one file that defines LLVMFuzzerTestOneInput(). libFuzzer calls it with inputs that
- * it makes up; an ordinary build with those of corpus/<target> (replay.c). It keeps nothing from one
- * input to the next, and does the same for the same input, whatever the compiler.
+ * it makes up; an ordinary build with those of corpus/<target> (replay.c). It keeps nothing from
+ * one input to the next, and does the same for the same input, whatever the compiler: save that the
+ * library works on the regions of twins in the order of their addresses, which malloc decides, so
+ * that one script in some hundreds calls its hooks in another order in another build.
  */
 #ifndef PDD_TEST_FUZZ_H
 #define PDD_TEST_FUZZ_H

@@ -308,8 +308,9 @@ static void use(struct guest *guest, struct fuzz_bytes *bytes)
 	}
 	fuzz_require(guest_lost_increments(guest) == lost);
 	if (fuzz_byte(bytes) & 1) {
-		uint16_t at = (uint16_t)(fuzz_byte(bytes) << 8 | fuzz_byte(bytes));
+		uint32_t at = fuzz_byte(bytes) * 256u;
 
+		at += fuzz_byte(bytes);
 		guest->memory[at % scene.size] ^= fuzz_byte(bytes);
 	}
 }

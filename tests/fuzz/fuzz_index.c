@@ -65,6 +65,14 @@ static uint64_t checksum(struct world *world)
 	}
 }
 
+static struct key read_key(struct world *world, int if_equal)
+{
+	struct key key = { .checksum = checksum(world), .if_equal = if_equal };
+
+	key.rank = fuzz_byte(&world->bytes) % RANKS;
+	return key;
+}
+
 static int order(void *ctx, const struct pdd_index_node *other)
 {
 	const struct entry *entry = (const struct entry *)(const void *)other;
@@ -123,7 +131,7 @@ static unsigned array_find(const struct world *world, const struct entry *entry)
 
 static void insert(struct world *world, struct entry *entry, bool behind)
 {
-	struct key key = { checksum(world), fuzz_byte(&world->bytes) % RANKS, behind ? 1 : -1 };
+	struct key key = read_key(world, behind ? 1 : -1);
 	const struct key first = { key.checksum, 0, 0 };
 	unsigned at = place_of(world, &key);
 	struct pdd_index_slot slot;
@@ -185,7 +193,7 @@ static void load_ahead(const struct world *world, uint64_t checksum)
 
 static void find(struct world *world)
 {
-	struct key key = { checksum(world), fuzz_byte(&world->bytes) % RANKS, 0 };
+	struct key key = read_key(world, 0);
 	const struct key first = { key.checksum, 0, 0 };
 	unsigned at = place_of(world, &key);
 	const struct pdd_index_node *expected = node_at(world, at, key.checksum);

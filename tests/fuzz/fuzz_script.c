@@ -182,9 +182,11 @@ static void move_region(struct sim *sim)
 
 static void step_until_deadline(struct sim *sim)
 {
+	uint64_t pages = 1 + model_choose(sim, 32);
+
 	sim->ns_per_hook = model_choose(sim, 3);
 	sim->ns_per_page = model_choose(sim, 2);
-	sim_step_until(sim, 1 + model_choose(sim, 32), 1 + sim->now + model_choose(sim, 64));
+	sim_step_until(sim, pages, 1 + sim->now + model_choose(sim, 64));
 }
 
 static void change_views(struct sim *sim)

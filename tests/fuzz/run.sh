@@ -5,7 +5,8 @@
 # many seconds (60), from the inputs in corpus/ and those found before, which build/fuzz keeps.
 # Prints executions of each target; fails if one finds something, and says which input shows it.
 #
-# --renew replaces what is in corpus/ by few inputs that together reach all code that any does.
+# --renew replaces what is in corpus/ by few inputs that together reach all code that any does, save
+# those that have a name: they are there for what they showed.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -62,8 +63,8 @@ for target in "$@"; do
 	mkdir "$build/few"
 	"$build/fuzz_$target" -set_cover_merge=1 -use_counters=$counters "$build/few" "$found" \
 		"$tree/$target" 2>>"$log"
-	rm -r "${tree:?}/$target"
-	mv "$build/few" "$tree/$target"
+	find "$tree/$target" -type f -regextype egrep -regex '.*/[0-9a-f]{40}' -delete
+	mv "$build/few"/* "$tree/$target"
 	echo "$target: $(find "$tree/$target" -type f | wc -l) inputs in $tree/$target"
 done
 exit "$status"
