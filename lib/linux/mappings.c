@@ -88,15 +88,22 @@ static const char *parse_hex(const char *text, uint64_t *value)
 	return text;
 }
 
-/* Whether a line begins a mapping ("start-end perms ..."); what follows its range is `rest`. */
+/* Whether a line begins a mapping ("start-end perms ..."); what follows its range is `rest`. If it
+ * does not, nothing is changed. */
 static bool parse_range(const char *line, uint64_t *start, uint64_t *end, const char **rest)
 {
-	const char *text = parse_hex(line, start);
+	uint64_t first, behind;
+	const char *text = parse_hex(line, &first), *after;
 
 	if (text == line || *text != '-')
 		return false;
-	*rest = parse_hex(text + 1, end);
-	return **rest == ' ';
+	after = parse_hex(text + 1, &behind);
+	if (*after != ' ')
+		return false;
+	*start = first;
+	*end = behind;
+	*rest = after;
+	return true;
 }
 
 int pddi_mappings_walk(pddi_mapping_fn fn, void *ctx)
