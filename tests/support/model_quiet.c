@@ -186,6 +186,14 @@ static void assert_all_shared(const struct sim *sim, bool exactly)
 			}
 }
 
+/* The last of the passes may be that in which collisions were forgotten, and are met again: whom that
+ * made due settles in the next ones. */
+static void quiet_passes(struct sim *sim, unsigned passes)
+{
+	sim_passes(sim, passes);
+	(void)sim_settle(sim, 4);
+}
+
 void model_quiet_phase(struct sim *sim)
 {
 	struct pdd_tunables t = { .size = sizeof(t) };
@@ -203,12 +211,12 @@ void model_quiet_phase(struct sim *sim)
 	passes = 3 * (pddi_max_period(&sim->scanner) + 1) + 8;
 	calm(sim);
 	model_add_region(sim);
-	sim_passes(sim, passes);
+	quiet_passes(sim, passes);
 	assert_all_shared(sim, false);
 	while (pdd_scanner_unmerge(&sim->scanner, 1 + model_choose(sim, 50)) > 0)
 		sim_verify(sim);
 	assert_int_equal(sim_stats(sim).pages_shared, 0);
 	assert_int_equal(sim_stats(sim).counts.ksm_rmap_items, 0);
-	sim_passes(sim, passes);
+	quiet_passes(sim, passes);
 	assert_all_shared(sim, true);
 }

@@ -248,8 +248,9 @@ static void run(const struct live_options *options, const struct layout *layout,
 	fill(layout, spaces);
 	w = want(limit, options->two_bits);
 	before = settle(&stats, nthreads);
-	/* Among collisions threads that miss each other's pages found a frame each, until a prune. */
-	if (w.simple && !(options->two_bits && nthreads > 1))
+	/* Among collisions equal pages may found a frame each, until a prune: before the first
+	 * collision is met pages of one checksum are taken for equal, and threads miss each other's. */
+	if (w.simple && !options->two_bits)
 		check(&stats, &w, layout->name);
 	live_require(pdd_scanner_prune(&live->scanner) == 0, "prune");
 	after = settle(&stats, nthreads);
