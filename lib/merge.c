@@ -126,6 +126,15 @@ static enum verdict compare(const struct pdd_scanner *scanner, struct pdd_frame 
 	return pddi_content_equal(content, shared, size) ? VERDICT_EQUAL : VERDICT_UNEQUAL;
 }
 
+/* A page is held and has the content whose checksum is recorded, so what is in it is known; a write
+ * that is told of later is a later one. But contents of one checksum may be of several classes. */
+static void found_equal(const struct pdd_scanner *scanner, struct pdd_item *item, const void *content)
+{
+	if (item_is_dirty(item) &&
+	    item_class(item) == pddi_content_class(content, scanner->priv.page_size))
+		item_set_dirty(item, false);
+}
+
 /* Compare the held pages of a view. */
 static void compare_pages(struct pdd_scanner *scanner, struct pdd_worker *worker, uint64_t at,
 			  const struct pdd_view *view)
@@ -150,10 +159,10 @@ static void compare_pages(struct pdd_scanner *scanner, struct pdd_worker *worker
 	for (uint64_t i = 0; i < view->npages; i++) {
 		if (verdicts[i] == VERDICT_GONE)
 			pddi_stable_gone(scanner, frames[i]);
-		/* It is held, so what is in it is known; a write that is told of later is a later
-		 * one. */
 		else if (verdicts[i] == VERDICT_EQUAL && worker->priv.fates[at + i] != FATE_NONE)
-			item_set_dirty(worker->priv.run[at + i], false);
+			found_equal(scanner, worker->priv.run[at + i],
+				    (const unsigned char *)view->content +
+					    i * scanner->priv.page_size);
 	}
 }
 

@@ -39,6 +39,8 @@ uint64_t model_content(uint64_t i)
 {
 	if (i == 0)
 		return 0;
+	if (i == 3)
+		return i | SIM_TAIL;
 	return i < 3 ? i | SIM_FILLED : i;
 }
 

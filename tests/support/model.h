@@ -34,7 +34,7 @@ struct model {
 
 /* A number below another, random or from the script; 0 when that is used up. */
 uint64_t model_choose(struct sim *sim, uint64_t below);
-/* The contents: zero, same-filled ones, others. */
+/* The contents: zero, same-filled ones, one that ends unlike zero, others. */
 uint64_t model_content(uint64_t i);
 
 /* NULL if there is none, or the space that was chosen has none. */

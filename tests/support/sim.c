@@ -317,11 +317,16 @@ void sim_destroy(struct sim *sim)
 void sim_fill(const struct sim *sim, void *page, uint64_t content)
 {
 	uint64_t *words = page, state = content;
+	size_t nwords = sim->page_size / sizeof(*words);
 
-	for (size_t i = 0; i < sim->page_size / sizeof(*words); i++)
-		words[i] = content & SIM_FILLED || content == 0 || sim->page_size == 8
-				   ? content
-				   : sim_random_of(&state);
+	for (size_t i = 0; i < nwords; i++) {
+		if (content & SIM_TAIL)
+			words[i] = i == nwords - 1 ? content : 0;
+		else if (content & SIM_FILLED || content == 0 || nwords == 1)
+			words[i] = content;
+		else
+			words[i] = sim_random_of(&state);
+	}
 }
 
 unsigned char *sim_memory(const struct sim_region *region, uint64_t page)

@@ -49,6 +49,7 @@ enum sim_checksum {
 
 /* Contents: 0 is the zero page; with this bit all words are equal; others have mixed words. */
 #define SIM_FILLED (UINT64_C(1) << 32)
+#define SIM_TAIL (UINT64_C(1) << 33) /* zeros, but for the last word */
 
 struct sim_frame {
 	struct pdd_frame frame;
