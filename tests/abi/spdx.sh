@@ -11,21 +11,17 @@ if [ ! -e .git ] || ! command -v git >/dev/null; then
 	exit 77
 fi
 
-files=$(git -c safe.directory='*' ls-files --cached --others --exclude-standard)
-failed=0 count=0
-while read -r file; do
-	case $file in
-	LICENSE | *.json | *.csv | *.tsv | *.abi | *.png | *.svg | tests/fuzz/corpus/*) continue ;;
-	esac
-	# What was deleted, is empty or is binary has no comments either.
-	if [ ! -f "$file" ] || ! grep -qI . "$file"; then
-		continue
-	fi
-	count=$((count + 1))
-	if ! head -n 5 "$file" | grep -qF 'SPDX-License-Identifier: BSD-2-Clause'; then
-		echo "$file: no line with SPDX-License-Identifier: BSD-2-Clause at its top"
-		failed=1
-	fi
-done <<<"$files"
-echo "$count files"
-[ "$failed" -eq 0 ] && [ "$count" -gt 0 ]
+# What was deleted, is empty or is binary has no comments either.
+mapfile -t files < <(git -c safe.directory='*' ls-files --cached --others --exclude-standard |
+	grep -vE '^(LICENSE|.*\.(json|csv|tsv|abi|png|svg)|tests/fuzz/corpus/.*)$' |
+	xargs -d '\n' grep -lsI .)
+[ ${#files[@]} -gt 0 ]
+awk 'FNR == 1 { if (file && !named) bad[file]; file = FILENAME; named = 0 }
+	FNR <= 5 && /SPDX-License-Identifier: BSD-2-Clause/ { named = 1 }
+	END { if (!named) bad[file]
+		for (file in bad) {
+			print file ": no line with SPDX-License-Identifier: BSD-2-Clause at its top"
+			failed = 1
+		}
+		exit failed }' "${files[@]}"
+echo "${#files[@]} files"
