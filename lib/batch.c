@@ -10,7 +10,6 @@
  * Locking: the scanner's lock is released while pages are read. What has to be known of their items
  * is in the batch (struct pdd_look).
  */
-#include "content.h"
 #include "scanner_internal.h"
 
 /* Nodes of a search that are loaded ahead; with one root for each node few trees are deeper. */
@@ -27,16 +26,7 @@ static const char *next_content(const struct pdd_scanner *scanner, const struct 
 {
 	if (look + 1 == end)
 		return (const char *)look->content + scanner->priv.page_size;
-	return look[1].intent < LOOK_READ ? NULL : look[1].content;
-}
-
-/* Whether a page that was zero begins so still. Then it is taken for zero: it is read while it is
- * held, before it is replaced, and most of the memory that can be saved is zero. */
-static bool begins_with_zeros(const struct pdd_scanner *scanner, const struct pdd_look *look)
-{
-	size_t size = scanner->priv.page_size < LINE_BYTES ? scanner->priv.page_size : LINE_BYTES;
-
-	return pddi_content_class(look->content, size) == PDD_CLASS_ZERO;
+	return look[1].intent == LOOK_CLEAN ? NULL : look[1].content;
 }
 
 /* Checksum the pages of the batch, and ask for the roots of the searches that will follow. The
@@ -58,10 +48,9 @@ static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker 
 		 * loop is taken for one without effect, and goes.) */
 		for (size_t at = 0; next && at < ahead; at += LINE_BYTES)
 			PDD_PREFETCH_READ(next + at);
-		look->err = 0;
-		if (look->intent >= LOOK_READ ||
-		    (look->intent == LOOK_ZERO && !begins_with_zeros(scanner, look)))
-			look->err = pddi_checksum_read(scanner, &look->checksum, look->content);
+		look->err = look->intent == LOOK_CLEAN
+				    ? 0
+				    : pddi_checksum_read(scanner, &look->checksum, look->content);
 		if (look->intent == LOOK_SEARCH ||
 		    (look->intent == LOOK_SECOND && look->checksum.value == recorded))
 			searches[nsearches++].checksum = look->checksum.value;

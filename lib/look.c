@@ -85,7 +85,7 @@ static void look_private(struct pdd_scanner *scanner, struct pdd_worker *worker,
 	}
 	pddi_batch_add(scanner, worker, item, content,
 		       pddi_is_clean(scanner, item) ? LOOK_CLEAN
-						    : pddi_look_intent(scanner, item, item_state(item)));
+						    : pddi_look_intent(scanner, item_state(item)));
 }
 
 /* Whether every page that has memory of its own is read, whatever is known of it. */
@@ -114,7 +114,7 @@ static void look_at_private(struct pdd_scanner *scanner, struct pdd_worker *work
 		    (state == ITEM_NEW || state == ITEM_SEEN || state == ITEM_INDEXED)) {
 			item_grow_older(item);
 			pddi_batch_add(scanner, worker, item, content,
-				       pddi_look_intent(scanner, item, state));
+				       pddi_look_intent(scanner, state));
 		} else {
 			look_private(scanner, worker, item, content, view->node);
 		}

@@ -459,32 +459,24 @@ void pddi_decide_batch(struct pdd_scanner *scanner, struct pdd_worker *worker);
  */
 enum pddi_intent {
 	LOOK_CLEAN = 0,  /* it is known to be as it was: not to be read */
-	LOOK_ZERO = 1,   /* it was zero: if it begins so still, it is read when it is held */
-	LOOK_READ = 2,   /* to be read, as those below; no search is likely to follow */
-	LOOK_SECOND = 3, /* if it has its recorded checksum it is searched for */
-	LOOK_SEARCH = 4, /* whatever it is it is searched for */
+	LOOK_READ = 1,   /* to be read; no search is likely to follow */
+	LOOK_SECOND = 2, /* the same, but if it has its recorded checksum it is searched for */
+	LOOK_SEARCH = 3, /* the same, and whatever it is it is searched for */
 };
 
-/* Of a page of this state that is not known to be clean. An embedder that checksums pages is told of
- * each look. */
 static inline enum pddi_intent pddi_look_intent(const struct pdd_scanner *scanner,
-						const struct pdd_item *item, enum item_state state)
+						enum item_state state)
 {
 	if (state == ITEM_NEW)
 		return scanner->priv.tunables.one_look ? LOOK_SEARCH : LOOK_READ;
-	if (state != ITEM_SEEN)
-		return LOOK_READ;
-	return item_class(item) == PDD_CLASS_ZERO && pddi_merges_zero(scanner) &&
-			       !scanner->priv.ops.checksum
-		       ? LOOK_ZERO
-		       : LOOK_SECOND;
+	return state == ITEM_SEEN ? LOOK_SECOND : LOOK_READ;
 }
 
 /* Read the pages of the batch, and decide about them. */
 void pddi_batch_flush(struct pdd_scanner *scanner, struct pdd_worker *worker);
 
 /* Put a page into the batch, all of which are of one extent; flush it when it is full. From here on
- * a write that is told of is one after the reading, unless only the beginning is read. */
+ * a write that is told of is one after the reading. */
 static inline void pddi_batch_add(struct pdd_scanner *scanner, struct pdd_worker *worker,
 				  struct pdd_item *item, const void *content,
 				  enum pddi_intent intent)
@@ -496,8 +488,7 @@ static inline void pddi_batch_add(struct pdd_scanner *scanner, struct pdd_worker
 	look->checksum.value = item->priv.node.checksum;
 	look->checksum.class_ = item_class(item);
 	look->intent = (uint8_t)intent;
-	if (intent != LOOK_ZERO)
-		item_set_dirty(item, false);
+	item_set_dirty(item, false);
 	if (++worker->priv.nbatch == PDD_BATCH_PAGES)
 		pddi_batch_flush(scanner, worker);
 }

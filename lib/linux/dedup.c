@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -57,6 +58,18 @@ static int copy_options(struct pdd_linux_options *copy, const struct pdd_linux_o
 	return copy->flags & ~known ? -EINVAL : 0;
 }
 
+/* Whether three times as many addresses are left to the program, which may be limited in them. */
+static bool leaves_addresses(size_t length)
+{
+	void *all = mmap(NULL, 4 * length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			 0);
+
+	if (all == MAP_FAILED)
+		return false;
+	munmap(all, 4 * length);
+	return true;
+}
+
 static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 {
 	long ram = sysconf(_SC_PHYS_PAGES);
@@ -65,10 +78,10 @@ static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 
 	least = least < MAX_ROOTS ? least : MAX_ROOTS;
 	n = n < least ? least : n;
-	/* What will never be used is room that is never touched. Where addresses are short, or the
-	 * kernel counts them as memory, the program is left what there is. */
-	dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
-	if (!dedup->roots && n > least) {
+	/* What will never be used is room that is never touched. */
+	if (n > least && leaves_addresses(n * sizeof(struct pdd_rbroot)))
+		dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
+	if (!dedup->roots) {
 		n = least;
 		dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
 	}

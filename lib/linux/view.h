@@ -40,7 +40,7 @@ int pddi_pagemap_read_settled(const struct pddi_pagemap *map, uint8_t *flags,
 			      const struct pdd_linux_memory *memory, uint64_t first,
 			      uint64_t npages);
 
-/* Bytes of a range that have memory; all of it where PAGEMAP_SCAN is missing. */
+/* Bytes of a range of pages that have memory, or of all of it if the kernel does not tell. */
 uint64_t pddi_pagemap_resident(const struct pddi_pagemap *map, const void *start, uint64_t length);
 
 /* The hook pages_get. */

@@ -100,22 +100,16 @@ static void test_twice(void **unused)
 }
 
 /* Room for many roots is only wished for: with few addresses left there is less of it. */
-static void test_few_addresses(void **unused)
+static void with_few_addresses(uint64_t bytes)
 {
-	FILE *statm = fopen("/proc/self/statm", "re");
 	struct rlimit before, few;
-	unsigned long npages = 0;
 	struct pdd_linux *dedup;
 	unsigned char *memory;
 	struct pdd_linux_memory *handle;
 
-	(void)unused;
-	assert_non_null(statm);
-	assert_int_equal(fscanf(statm, "%lu", &npages), 1);
-	fclose(statm);
 	getrlimit(RLIMIT_AS, &before);
 	few = before;
-	few.rlim_cur = npages * PAGE + FEW_BYTES;
+	few.rlim_cur = bytes;
 	assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
 	dedup = make_dedup();
 	memory = make_memory(false);
@@ -125,6 +119,21 @@ static void test_few_addresses(void **unused)
 	pdd_linux_destroy(dedup);
 	munmap(memory, PAGES * PAGE);
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+}
+
+/* Few, and as many as the room for the roots takes, and some more. */
+static void test_few_addresses(void **unused)
+{
+	uint64_t room = 2 * (uint64_t)sysconf(_SC_PHYS_PAGES) * sizeof(void *);
+	FILE *statm = fopen("/proc/self/statm", "re");
+	unsigned long npages = 0;
+
+	(void)unused;
+	assert_non_null(statm);
+	assert_int_equal(fscanf(statm, "%lu", &npages), 1);
+	fclose(statm);
+	for (uint64_t more = 0; more <= room + 2 * FEW_BYTES; more += 8 << 20)
+		with_few_addresses(npages * PAGE + FEW_BYTES + more);
 }
 
 static unsigned char *handled;

@@ -207,6 +207,27 @@ static void test_many_runs(void **state)
 	rig_fini(&rig);
 }
 
+/* 601 pages of a range have memory, whoever says so. */
+static void test_resident(void **state)
+{
+	bool scan;
+
+	setup_pages(4096);
+	scan = rig.map.scan;
+	for (uint64_t i = 0; i < 600; i++)
+		memset(at(1000 + i), 1, PAGE);
+	memset(at(4095), 1, PAGE);
+	for (unsigned i = scan ? 0 : 1; i < 2; i++) {
+		rig.map.scan = !i;
+		assert_int_equal(pddi_pagemap_resident(&rig.map, at(0), 4096 * PAGE), 601 * PAGE);
+		assert_int_equal(pddi_pagemap_resident(&rig.map, at(1001), 598 * PAGE + 1),
+				 599 * PAGE);
+		assert_int_equal(pddi_pagemap_resident(&rig.map, at(0), 1000 * PAGE), 0);
+	}
+	rig.map.scan = scan;
+	rig_fini(&rig);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -214,6 +235,7 @@ int main(void)
 		cmocka_unit_test(test_absent_stops_at_frames),
 		cmocka_unit_test(test_markers),
 		cmocka_unit_test(test_many_runs),
+		cmocka_unit_test(test_resident),
 	};
 	struct pddi_probe probe;
 	bool able;

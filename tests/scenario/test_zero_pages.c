@@ -132,61 +132,6 @@ static void test_classes(void **unused)
 	sim_destroy(sim);
 }
 
-/* Of a page that was zero the second look reads only the beginning, and the hold all. Behind the
- * beginning it may have changed, and be volatile or not. */
-static void test_changed_behind_the_beginning(void **unused)
-{
-	for (unsigned tracked = 0; tracked < 2; tracked++) {
-		struct sim *sim = sim_create(&(struct sim_options){ .page_shift = 9, .tracked = tracked });
-		struct sim_region *region = sim_region_add(sim_space_add(sim, 0), 4);
-
-		for (uint64_t i = 0; i < 4; i++)
-			sim_write(region, i, 0);
-		sim_pass(sim, UINT64_MAX);
-		for (uint64_t i = 0; i < 3; i++)
-			sim_write(region, i, SIM_TAIL | (i < 2));
-		sim_pass(sim, UINT64_MAX);
-		for (uint64_t i = 0; i < 3; i++) {
-			assert_int_equal(sim_reason(region, i), PDD_REASON_CHANGED);
-			assert_int_equal(region->pages[i].kind, PDD_PAGE_PRIVATE);
-		}
-		assert_int_equal(sim_stats(sim).counts.ksm_zero_pages, 1);
-		assert_int_equal(sim_stats(sim).held_compares_unequal, 3);
-		assert_int_equal(sim_stats(sim).stale_twins, 3);
-		sim_pass(sim, UINT64_MAX); /* the failed merge was the first look */
-		assert_int_equal(sim_stats(sim).pages_shared, 1);
-		assert_int_equal(sim_stats(sim).pages_sharing, 1);
-		assert_int_equal(sim_reason(region, 2), PDD_REASON_UNIQUE);
-		sim_destroy(sim);
-	}
-}
-
-/* It cannot be held: what is behind the beginning stays unknown, and is not taken for read. */
-static void test_not_held(void **unused)
-{
-	struct sim *sim = sim_create(&(struct sim_options){
-		.page_shift = 9, .tracked = true, .aging = PDD_AGING_NONE });
-	struct sim_region *region = sim_region_add(sim_space_add(sim, 0), 2);
-	uint64_t held;
-
-	for (uint64_t i = 0; i < 2; i++)
-		sim_write(region, i, 0);
-	sim_pass(sim, UINT64_MAX);
-	sim_write(region, 0, SIM_TAIL);
-	for (uint64_t i = 0; i < 2; i++)
-		region->pages[i].hold_refuse = PDD_REASON_PINNED;
-	sim_pass(sim, UINT64_MAX); /* sim_verify() knows that page 0 was written */
-	assert_int_equal(sim_reason(region, 0), PDD_REASON_PINNED);
-	for (uint64_t i = 0; i < 2; i++)
-		region->pages[i].hold_refuse = PDD_REASON_NONE;
-	held = sim->calls[SIM_HOLD];
-	sim_settle(sim, 5);
-	assert_true(sim->calls[SIM_HOLD] > held);
-	assert_int_equal(sim_stats(sim).counts.ksm_zero_pages, 1);
-	assert_int_equal(sim_reason(region, 0), PDD_REASON_UNIQUE);
-	sim_destroy(sim);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,8 +140,6 @@ int main(void)
 		cmocka_unit_test(test_written),
 		cmocka_unit_test(test_written_meanwhile),
 		cmocka_unit_test(test_classes),
-		cmocka_unit_test(test_changed_behind_the_beginning),
-		cmocka_unit_test(test_not_held),
 	};
 
 	sim_seed();
