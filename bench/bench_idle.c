@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * bench_idle [--json] [--mib N]: what a pass costs over real memory in which little happens, with
+ * bench_idle [--mib M] [--json]: what a pass costs over real memory in which little happens, with
  * and without write tracking.
  *
- * Two ranges of N MiB (2048 by default) of pages that are all different, each added to a
+ * Two ranges of M MiB (2048 by default) of pages that are all different, each added to a
  * deduplicator of its own, under PDD_LINUX_NO_DEVICE_WRITES; one with PDD_LINUX_NO_TRACKING. After 80 passes every page is old, in
  * the index, and looked at once in 64 passes. Then passes over the one and over the other alternate;
  * before each pair the same pages are written in both ranges: none, a run of 0.1 or 1 % that begins
@@ -32,6 +32,8 @@
 #include <time.h>
 
 #include <pagededup/linux/dedup.h>
+
+#include "support/measure.h"
 
 #define PAGE_BYTES 4096u
 #define ROUNDS 9u
@@ -209,24 +211,15 @@ static bool measure(struct side sides[2], uint64_t npages, const struct pattern 
 int main(int argc, char **argv)
 {
 	static struct side sides[2];
-	uint64_t mib = 2048;
-	bool json = false, good = true;
+	uint64_t mib = 2048, json = 0;
+	const struct measure_option known[] = {
+		{ .name = "mib", .value = &mib, .least = 1, .most = 1 << 20 },
+		{ .name = "json", .value = &json },
+	};
+	bool good = true;
 	double idle_ns = 0;
 
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--json")) {
-			json = true;
-		} else if (!strcmp(argv[i], "--mib") && i + 1 < argc) {
-			mib = strtoull(argv[++i], NULL, 10);
-		} else {
-			fprintf(stderr, "usage: bench_idle [--json] [--mib N]\n");
-			return 2;
-		}
-	}
-	if (mib == 0 || mib > 1u << 20) {
-		fprintf(stderr, "bench_idle: --mib is 1 to 1048576\n");
-		return 2;
-	}
+	measure_options(argc, argv, known, MEASURE_LENGTH(known));
 	side_create(&sides[1], mib * 256, PDD_LINUX_NO_DEVICE_WRITES);
 	if (!pdd_linux_facilities(sides[1].dedup)->track_writes) {
 		fprintf(stderr, "bench_idle: writes cannot be tracked here: %s",

@@ -28,7 +28,7 @@
 #include "support/ksmd.h"
 
 #define IDLE_SCANS 3
-#define SCANS_MAX 1000
+#define SCANS_MAX 1000 /* the usage says so, too */
 #define SKIP 77
 
 struct result {
@@ -78,12 +78,17 @@ static void print(const struct result *r, const struct ksm_source *source, bool 
 	       r->last.zero, r->idle_cpu_s);
 }
 
-/* -1: go on; 2: usage. */
+/* -1: go on; 0: it was asked for help; 2: usage. */
 static int read_options(struct ksm_source *source, uint64_t *scans, bool *json, int argc,
 			char **argv)
 {
+	static const char usage[] = "usage: ksmd_images [--json] [--scans 1..1000] IMAGE...\n";
 	int at = 1;
 
+	if (at < argc && !strcmp(argv[at], "--help")) {
+		fputs(usage, stdout);
+		return 0;
+	}
 	for (; at < argc && argv[at][0] == '-'; at++) {
 		if (!strcmp(argv[at], "--json"))
 			*json = true;
@@ -97,7 +102,7 @@ static int read_options(struct ksm_source *source, uint64_t *scans, bool *json, 
 	if (at < argc && argv[at][0] != '-' && source->nimages <= KSM_PARTS_MAX && *scans >= 1 &&
 	    *scans <= SCANS_MAX)
 		return -1;
-	fprintf(stderr, "usage: ksmd_images [--json] [--scans N] IMAGE...\n");
+	fputs(usage, stderr);
 	return 2;
 }
 
