@@ -315,11 +315,10 @@ struct pdd_ops {
 	 * content of them is read. A page that was not written is not read again; whatever the
 	 * answers are, only what was compared while it was held is shared.
 	 *
-	 * So does a page that the embedder discards on its own, without pdd_region_discard(): else it
-	 * is taken for what it was until its extent is looked at for another reason.
-	 *
 	 * A write that comes during the call is told of by it or by the next one. Pages that were
-	 * not there before and are now count as written; what the hooks of the library do to a page
+	 * not there before and are now count as written. So do pages that the embedder discards on
+	 * its own, without pdd_region_discard(): else they are taken for what they were until their
+	 * extent is looked at for another reason. What the hooks of the library do to a page
 	 * may count, or not. Each answer is given once: the library keeps it until the page is
 	 * read. Locks held: the space's. May sleep.
 	 *
@@ -337,8 +336,9 @@ struct pdd_ops {
 	 * One lock that waits, such as a mutex; not recursive. It is held while the structures are
 	 * read or changed, and not while pages are read, copied, compared among each other, held or
 	 * mapped. In a step that is some microseconds at a time; adding a region takes 2 ns for
-	 * each page, and a change of merge_across_nodes as long as it takes to empty the index. Locks are taken in this order: the embedder's
-	 * own, a space's, this one; under it spaces are only tried.
+	 * each page, and a change of merge_across_nodes as long as it takes to empty the index.
+	 * Locks are taken in this order: the embedder's own, a space's, this one; under it spaces
+	 * are only tried.
 	 */
 	void (*lock)(void *ctx);
 	void (*unlock)(void *ctx);

@@ -50,13 +50,15 @@ struct pdd_scanner_options {
 	size_t size;              /* sizeof(struct pdd_scanner_options) */
 	uint32_t page_shift;      /* log2 of the page size in bytes, 3 .. 30; 0: 12 */
 	uint32_t flags;           /* enum pdd_scanner_flags */
-	struct pdd_rbroot *roots; /* zeroed; lives as long as the scanner */
+	struct pdd_rbroot *roots; /* zeroed, such as fresh anonymous memory; lives as long as the
+				     scanner */
 	uint64_t nroots;          /* room for so many, 8 bytes each: one for each page that there will
-				     ever be is best. With fewer searches get longer, by the
-				     logarithm of what is missing */
-	uint64_t first_nroots;    /* in use from the start, up to nroots; 0: all. More come into use
-				     one by one as pages come into the index, in O(log) each; those
-				     not in use are not touched */
+				     ever be is best. With fewer, searches get longer, by the
+				     logarithm of pages per root */
+	uint64_t first_nroots;    /* of them in use from the start, 1 .. nroots; 0: all. More come into
+				     use one by one as pages come into the index, in O(log n) each.
+				     Those not in use are not touched, so room that is mapped with
+				     MAP_NORESERVE costs addresses only */
 	const void *secret;       /* random; copied. NULL only with a checksum hook */
 	size_t secret_len;        /* PDD_SECRET_LEN_MIN .. PDD_SECRET_LEN_MAX */
 	const struct pdd_tunables *tunables; /* copied; NULL: the defaults */

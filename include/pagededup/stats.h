@@ -60,9 +60,9 @@ struct pdd_stats {
 	uint64_t stable_node_chains; /* frames that lead at least one dup */
 	uint64_t stable_node_dups;   /* frames of such chains, the leader included */
 	uint64_t frames_kept;        /* without a known sharer, but still mapped by clones */
-	int64_t general_profit_bytes; /* (sharing + zero) pages - 48 bytes for each page's item */
+	int64_t general_profit_bytes; /* (sharing + zero) pages - 48 bytes for each rmap item */
 	int64_t net_profit_bytes;    /* (sharing + zero) pages - metadata_bytes */
-	uint64_t metadata_bytes;     /* items, extents, frames, roots, spaces and regions */
+	uint64_t metadata_bytes;     /* items, extents, frames, roots in use, spaces and regions */
 	uint64_t bytes_if_all_unshared; /* memory that it takes on top to unshare everything: the
 					   (sharing + zero) pages */
 	/* counters */
