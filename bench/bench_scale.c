@@ -34,7 +34,7 @@
 #define LEAST (UINT64_C(1) << 16)
 #define SIZES_MAX 16u
 #define ENTRIES_PER_ROUND (UINT64_C(4) << 20)
-#define LEVELS_AHEAD 4u /* nodes of a search that are loaded ahead, as in lib/look.c */
+#define LEVELS_AHEAD 4u /* nodes of a search that are loaded ahead, as in lib/batch.c */
 
 static struct {
 	uint64_t max_mib, max_entries_mi, rounds, json;

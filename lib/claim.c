@@ -8,10 +8,9 @@
  *
  * Invariants
  *  1. An extent is claimed by one visit at a time. Only who claimed it calls pages_get, hold and
- *     what
- *     ends them for its pages, changes recorded checksums, or makes pages show something else. So
- *     nobody reads a page while another one holds it.
- *  2. No search takes an item of an extent that another visit has claimed (look.c). So an item that
+ *     what ends them for its pages, changes recorded checksums, or makes pages show something else.
+ *     So nobody reads a page while another one holds it.
+ *  2. No search takes an item of an extent that another visit has claimed (search.c). So an item that
  *     is PENDING there was decided by the visit itself, or before it came: those it leaves alone.
  *  3. A frame goes back to the embedder when all visits have ended that were under way when nobody
  *     shared it any more: until then their views may name it.

@@ -4,8 +4,7 @@
  *
  * Invariants
  *  1. A region with arrays has all extents of its pages. A sparse one has those in its tree,
- *     ordered
- *     by number; nlive is how many.
+ *     ordered by number; nlive is how many.
  *  2. An extent on demand is followed by its items, so that an item finds its extent without a
  *     search (item_extent()).
  *  3. Pages of a sparse region without an extent are counted under PDD_REASON_NO_RECORD.

@@ -7,10 +7,9 @@
  *
  * Invariants
  *  1. An open group stands in the index until its frame takes its place, or it is dissolved; one
- *     that
- *     is full (twin and members would fill a frame) does not. So there is at most one open group of
- *     a key; and other threads, whose pages cannot join, find that there is going to be a frame
- *     (search.c): else they would found another one.
+ *     that is full (twin and members would fill a frame) does not. So there is at most one open
+ *     group of a key; and other threads, whose pages cannot join, find that there is going to be a
+ *     frame (search.c): else they would found another one.
  *  2. The twin and the members are PENDING and bound to the group, the members in its list. Once
  *     the frame is made each has a place reserved in it, and the members, which are at hand, are
  *     bound to the frame. The twin stays bound to the group: its space may not be locked, so its

@@ -8,8 +8,7 @@
  *  - Its walk is put off, and the pass goes on with the next space. After each extent that it comes
  *    by then it tries one walk that was put off, in turn, and takes one extent of it.
  *  - When nothing else is left, each walk that was put off goes to its end: an extent is either
- *    come
- *    by, or missed (look.c: a page that loses its look is due).
+ *    come by, or missed (look.c: a page that loses its look is due).
  *  - The next pass begins with the spaces of which pages were missed, as if they had been put off:
  *    one of them is tried after each extent from the start. Their walks begin with the first page
  *    that was missed, go to the end, and then from the first page on.
@@ -23,8 +22,7 @@
  *
  * Invariants
  *  1. A pass comes by each page of each region that was there when it began exactly once: pages
- *     that
- *     come during a pass are left to the next one, so it ends however fast they come.
+ *     that come during a pass are left to the next one, so it ends however fast they come.
  *  2. The places that walks keep (at, begin, resume) are pages of regions of their space, or NULL,
  *     which is behind the last. pddi_pass_clip() moves them off pages that go, to what stands
  *     behind these; so what is left of a walk stays the same.

@@ -15,8 +15,7 @@
  *     sharers,
  *     and moves on when the sharer at which it stands leaves. What the walk remembers of a sharer
  *     meanwhile are its region and page, not its item. It is a visit (claim.c): the frame stays,
- *     and
- *     the extent of a page that is asked for is claimed.
+ *     and the extent of a page that is asked for is claimed.
  *
  * In the following nobody else changes sharers. A walk tells of the sharers first (pass 0). Then
  * (pass 1) it takes them in pieces, as many as the caller has room for, sorts each piece by place,

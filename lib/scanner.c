@@ -9,8 +9,7 @@
  * Invariants
  *  1. Between steps nothing is pending: no item PENDING, no group, no hook left open, no lock held.
  *  2. Each try of a space that fails is followed by work elsewhere, or ends the look at an extent:
- *     so
- *     every pass ends.
+ *     so every pass ends.
  *  3. At the deadline no new run of work begins, but every step gets on by at least one.
  *
  * Several threads. A step takes the extent at which the pass goes on, tries its space and moves the

@@ -20,13 +20,11 @@
  *    So after a pass the set of earlier ones is empty, but for items that are alone with their key.
  *  - While a pass that looks at all pages goes on, its own set contains items that it inserted, so
  *    if nothing is written meanwhile their order is exact, and each search in it: when the second
- *    of
- *    two equal pages is come by, the first is found, in this very pass. (At most one item may have
- *    been in the set before: one that was alone with its key. All the others were ordered against
- *    it as it is now.)
+ *    of two equal pages is come by, the first is found, in this very pass. (At most one item may
+ *    have been in the set before: one that was alone with its key. All the others were ordered
+ *    against it as it is now.)
  *  - The set of the pass before is searched then, as well as it goes: its items are compared as
- *    they
- *    are now.
+ *    they are now.
  *
  * Two unequal items per search are checked for still having their recorded checksum; a stale one is
  * taken out and made due, and the search begins again. The third stale one ends it; if that happens

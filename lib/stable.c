@@ -11,9 +11,8 @@
  *  3. Whenever a listed frame has room, no item of its key stays in the index unnoticed: when the
  *     frame enters, or gets room again, such an item is taken out and due, and then joins.
  *  4. A kept frame (FRAME_KEPT) is listed and has neither sharer nor reserved place: clones at
- *     which
- *     no pass has looked still map it, says the embedder. It takes none, until one of those pages
- *     adopts it; a prune asks for it again.
+ *     which no pass has looked still map it, says the embedder. It takes none, until one of those
+ *     pages adopts it; a prune asks for it again.
  *
  * Hard case: finding the leader of a dup. Dups do not know it, so that a handover does not rewrite
  * them. The leader is the frame of the dup's key in the index; if several contents have that key,

@@ -6,13 +6,11 @@
  * already:
  *
  *  - merge_across_nodes decides whether the NUMA node is part of every key. So it cannot change
- *    while
- *    there is a frame, and all items leave the index when it does.
+ *    while there is a frame, and all items leave the index when it does.
  *  - max_page_sharing changes which frames of a chain have room, so the chains are no longer in
  *    order, and pages that wait in the index could join: a prune mends both.
  *  - When use_zero_pages is switched on, there may be zero pages in the index that nobody writes,
- *    so
- *    for as many passes as an old page waits for its look no extent is passed over (visit.c).
+ *    so for as many passes as an old page waits for its look no extent is passed over (visit.c).
  */
 #include <string.h>
 

@@ -8,8 +8,7 @@
  *  2. A page stops showing a frame (frames_unmap) before its item leaves the frame: so a frame that
  *     goes back is shown by no page that the library knew.
  *  3. After any failure each page either is as it was or is done; nothing is in between. A call
- *     that
- *     is made again goes on.
+ *     that is made again goes on.
  *
  * Locking: the caller's, see space.h.
  */

@@ -8,8 +8,7 @@
  *  3. Every page of the range was come by: looked at, skipped, not written, refused or counted as
  *     busy. One whose look was lost because something was locked is due.
  *  4. An extent in which all pages are settled and none was written is left alone: none of its
- *     items
- *     is touched.
+ *     items is touched.
  *
  * Holes. A view of absent pages may reach far beyond the extent; the cursor follows it as far as
  * nothing is known of the pages there. So a pass over a region costs what is present in it, and one
