@@ -79,13 +79,14 @@ static int init_roots(struct pdd_linux *dedup, uint64_t expected)
 	least = least < MAX_ROOTS ? least : MAX_ROOTS;
 	n = n < least ? least : n;
 	/* What will never be used is room that is never touched. */
-	if (n > least && leaves_addresses(n * sizeof(struct pdd_rbroot)))
+	while (n > least && !leaves_addresses(n * sizeof(struct pdd_rbroot)))
+		n /= 2;
+	do {
+		n = n < least ? least : n;
 		dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
-	if (!dedup->roots) {
-		n = least;
-		dedup->roots = pddi_pages_alloc(n * sizeof(struct pdd_rbroot));
-	}
-	dedup->nroots = n;
+		dedup->nroots = n;
+		n /= 2;
+	} while (!dedup->roots && n >= least);
 	return dedup->roots ? 0 : -ENOMEM;
 }
 

@@ -95,10 +95,9 @@ struct pdd_linux_options {
 	uint32_t flags;           /* enum pdd_linux_flags */
 	const struct pdd_tunables *tunables; /* copied; NULL: the defaults */
 	uint64_t expected_pages;  /* roots of the index to begin with, which spares its growing;
-				     0: 512. It grows to two for each page of RAM, unless the
-				     program is so short of addresses (RLIMIT_AS) that four
-				     times this room cannot be had: then it does not grow, and
-				     this should be the number of pages that will be added */
+				     0: 512. It grows to two for each page of RAM, or, where
+				     the program is short of addresses (RLIMIT_AS), to what
+				     takes a quarter of those that are left */
 	uint64_t max_mappings;    /* mappings that the process may have in all; 0: 15/16 of
 				     vm.max_map_count */
 	/* Told of merges during pdd_linux_step(), on its thread; must neither call the library nor
