@@ -90,7 +90,8 @@ int pdd_scanner_init(struct pdd_scanner *scanner, const struct pdd_ops *ops, voi
 	memset(scanner, 0, sizeof(*scanner));
 	memcpy(&scanner->priv.ops, ops, ops->size < sizeof(*ops) ? ops->size : sizeof(*ops));
 	scanner->priv.ctx = ctx;
-	scanner->priv.checksum_page = pdd_checksum_fastest();
+	if (!scanner->priv.ops.checksum)
+		scanner->priv.checksum_page = pdd_checksum_fastest();
 	if (!ops_complete(&scanner->priv.ops))
 		return -EINVAL;
 	err = init_settings(scanner, &copy);
