@@ -121,7 +121,7 @@ static bool interleaved(const struct sim_options *options, bool sparse, uint64_t
 		sim_prune(sim);
 		sim_settle(sim, 20);
 	}
-	assert_settled(sim);
+	sim_assert_settled(sim);
 	sim_destroy(sim);
 	return happened;
 }

@@ -151,7 +151,7 @@ static bool race_at(enum world world, uint64_t k, enum page page, uint64_t conte
 	sim_pass(sim, ALL); /* the rest of that pass */
 	sim_settle(sim, 20);
 	if (happened)
-		assert_settled(sim);
+		sim_assert_settled(sim);
 	sim_destroy(sim);
 	return happened;
 }

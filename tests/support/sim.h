@@ -51,6 +51,9 @@ enum sim_checksum {
 #define SIM_FILLED (UINT64_C(1) << 32)
 #define SIM_TAIL (UINT64_C(1) << 33) /* zeros, but for the last word */
 
+#define SIM_ANSWER_0 1 /* for fail_errno */
+#define SIM_ALL_BUT_ONE UINT64_MAX
+
 struct sim_frame {
 	struct pdd_frame frame;
 	struct sim_frame *next; /* of all that exist, or of those that did */
@@ -162,15 +165,19 @@ struct sim {
 	unsigned nlocks;
 	uint64_t ngets, nholds;
 	bool stepping, verifying;
+	bool cut_short; /* the call under way is the one of `fail_short` */
 	bool limit_lowered; /* a test did: frames may have more sharers than the limit */
 
 	/* failures */
 	uint64_t fail_mask;  /* 1 << enum sim_hook; by default all that may fail, save
 			      * SIM_FRAME_CONTENT (the frame is lost) and SIM_CHECKSUM */
-	uint64_t fallible;   /* calls so far */
+	uint64_t fallible;   /* calls so far, but those of sim_verify() */
 	uint64_t fail_at;    /* the call that fails, from 1; 0: none */
+	uint64_t fail_times; /* calls from that one on that do; 0: 1 */
 	double fail_chance;  /* of each call */
-	int fail_errno;      /* 0: one at random */
+	int fail_errno;      /* 0: one at random; SIM_ANSWER_0: no error, but nothing done */
+	uint64_t fail_short; /* instead of failing, `fail_at` does at most so many pages of a longer
+			      * range; SIM_ALL_BUT_ONE */
 	bool partial;        /* chance of a partial result, whenever there can be one */
 	uint64_t part_once;  /* the next longer range is done so far, the call after it fails */
 	uint64_t max_views;  /* 0: as many as there are */
@@ -233,6 +240,12 @@ void sim_pass(struct sim *sim, uint64_t pages_per_step);
 void sim_passes(struct sim *sim, unsigned n);
 /* Passes until one merges nothing and leaves nothing due, at most `most`; their number. */
 unsigned sim_settle(struct sim *sim, unsigned most);
+/* Where nothing fails any more, after passes until all is settled: what the library knows of each
+ * page is what it shows, and what follows from the contents was reached: of n equal pages
+ * ceil(n / limit) frames, and pages left alone, remain. Contents below SIM_SETTLED_CONTENTS. */
+#define SIM_SETTLED_CONTENTS 4096u
+#define SIM_SETTLED_DOMAINS 2u
+void sim_assert_settled(const struct sim *sim);
 /* With no budget. */
 int64_t sim_unmerge(struct sim_region *region, uint64_t first, uint64_t npages);
 /* A prune, now and all of it. */

@@ -71,9 +71,15 @@ static bool roll(struct sim *sim, double chance)
 /* Whether this call of a fallible hook is to fail. */
 static bool fails(struct sim *sim, enum sim_hook hook)
 {
-	if (!(sim->fail_mask >> hook & 1))
+	sim->cut_short = false;
+	if (!(sim->fail_mask >> hook & 1) || sim->verifying)
 		return false;
-	return ++sim->fallible == sim->fail_at || roll(sim, sim->fail_chance);
+	sim->fallible++;
+	if (!sim->fail_at || sim->fallible < sim->fail_at ||
+	    sim->fallible - sim->fail_at >= (sim->fail_times ? sim->fail_times : 1))
+		return roll(sim, sim->fail_chance);
+	sim->cut_short = sim->fail_short != 0;
+	return !sim->cut_short;
 }
 
 static int fail_errno(struct sim *sim)
@@ -81,7 +87,7 @@ static int fail_errno(struct sim *sim)
 	static const int errors[] = { 0, -EBUSY, -EAGAIN, -ENOMEM, -ENOSPC, -EIO };
 
 	if (sim->fail_errno)
-		return sim->fail_errno;
+		return sim->fail_errno == SIM_ANSWER_0 ? 0 : sim->fail_errno;
 	return errors[sim_random(sim, sizeof(errors) / sizeof(errors[0]))];
 }
 
@@ -90,6 +96,11 @@ static uint64_t part(struct sim *sim, enum sim_hook hook, uint64_t n)
 {
 	if (!(sim->fail_mask >> hook & 1))
 		return n;
+	if (sim->cut_short) {
+		uint64_t most = sim->fail_short == SIM_ALL_BUT_ONE ? n - 1 : sim->fail_short;
+
+		return n > 1 && most < n ? most : n;
+	}
 	if (sim->part_once && n > sim->part_once) {
 		n = sim->part_once;
 		sim->part_once = 0;
