@@ -10,11 +10,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <errno.h>
-
-#include "sim.h"
-
-#define BIT(hook) (UINT64_C(1) << (hook))
+#include "failure_stories.h"
 
 /* Two spaces of 12 pages: zero pages, pages in three contents, in each other order. */
 static struct sim *world(uint32_t limit, struct sim_region **a, struct sim_region **b)
@@ -44,17 +40,16 @@ static void assert_all_merged(const struct sim *sim)
 /* The k-th call fails, for every k, in each way. */
 static void every_call(uint64_t mask, uint32_t limit, bool partial)
 {
-	static const int errors[] = { 0, -EBUSY, -EAGAIN, -ENOMEM, -ENOSPC, -EIO };
+	/* A frame is lost in one way only. */
+	unsigned noutcomes = mask == BIT(SIM_FRAME_CONTENT) ? 1 : OUTCOMES;
 
-	for (unsigned e = 0; e < sizeof(errors) / sizeof(errors[0]); e++) {
+	for (unsigned i = 0; i < noutcomes; i++) {
 		for (uint64_t k = 1, calls = 1; k <= calls; k++) {
 			struct sim_region *a, *b;
 			struct sim *sim = world(limit, &a, &b);
 
-			sim->fail_mask = mask ? mask : sim->fail_mask;
-			sim->fail_errno = errors[e];
 			sim->partial = partial;
-			sim->fail_at = k;
+			fail_calls(sim, mask, k, 1, &outcomes[i]);
 			sim_passes(sim, 3);
 			calls = sim->fallible;
 			sim_passes(sim, 4);

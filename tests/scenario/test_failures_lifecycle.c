@@ -11,20 +11,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <errno.h>
-
-#include "sim.h"
-
-#define BIT(hook) (UINT64_C(1) << (hook))
-
-/* A story: what is there, what goes on while a hook fails, and what must have become of it after
- * some passes in which none does. */
-struct story {
-	struct sim_options options;
-	void (*begin)(struct sim *sim);
-	void (*act)(struct sim *sim);
-	void (*check)(struct sim *sim);
-};
+#include "failure_stories.h"
 
 static uint64_t shared(const struct sim *sim)
 {
@@ -263,43 +250,10 @@ static const struct story stories[] = {
 	{ { .limit = 30, .nodes_apart = true }, node_begin, node_act, node_check },
 };
 
-/* Whether there was a k-th call, which failed. */
-static bool tell(const struct story *story, uint64_t mask, uint64_t k, int error, bool partial)
-{
-	struct sim_options options = story->options;
-	struct sim *sim;
-	bool failed;
-
-	options.aging = PDD_AGING_NONE;
-	sim = sim_create(&options);
-	story->begin(sim);
-	if (mask)
-		sim->fail_mask = mask;
-	sim->fail_errno = error;
-	sim->partial = partial;
-	sim->fallible = 0;
-	sim->fail_at = k;
-	story->act(sim);
-	sim_verify(sim);
-	failed = sim->fallible >= k;
-	sim->fail_at = 0;
-	sim->partial = false;
-	sim_passes(sim, 2); /* the end of this one, and one that comes by all */
-	sim_settle(sim, 10);
-	if (!(mask & BIT(SIM_FRAME_CONTENT))) /* else some pages show a lost frame */
-		story->check(sim);
-	sim_destroy(sim);
-	return failed;
-}
-
 static void tell_all(uint64_t mask, bool partial)
 {
-	static const int errors[] = { 0, -EBUSY, -EAGAIN, -ENOMEM, -ENOSPC, -EIO };
-
 	for (unsigned s = 0; s < sizeof(stories) / sizeof(stories[0]); s++)
-		for (unsigned e = 0; e < sizeof(errors) / sizeof(errors[0]); e++)
-			for (uint64_t k = 1; tell(&stories[s], mask, k, errors[e], partial);)
-				k++;
+		assert_true(tell_of_all(&stories[s], mask, 1, partial) > 0);
 }
 
 static void test_every_call(void **unused)
@@ -312,12 +266,10 @@ static void test_every_call_and_partial_results(void **unused)
 	tell_all(0, true);
 }
 
-/* Each hook alone, so that each of its calls is reached whatever the others do. */
 static void test_every_frame_is_lost(void **unused)
 {
 	for (unsigned s = 0; s < sizeof(stories) / sizeof(stories[0]); s++)
-		for (uint64_t k = 1; tell(&stories[s], BIT(SIM_FRAME_CONTENT), k, 0, false);)
-			k++;
+		tell_of_lost_frames(&stories[s]);
 }
 
 /* Half of all calls fail, for the whole story, told again and again. */
