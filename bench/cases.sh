@@ -75,6 +75,18 @@ bench_ksm() {
 bench_alignment() { run alignment "$bench/bench_alignment" --json; }
 bench_rmap() { run rmap "$bench/bench_rmap" --json; }
 bench_sparse() { run sparse "$bench/bench_sparse" --json; }
+bench_collisions() {
+	local fill
+	for fill in counter random; do
+		if [ -n "$quick" ]; then
+			run collisions "$bench/bench_collisions" --json --fill "$fill" --rounds 1 \
+				--pages 5000
+		else
+			run collisions "$bench/bench_collisions" --json --fill "$fill"
+		fi
+	done
+}
+
 bench_contention() { run contention "$bench/bench_contention" --json; }
 
 bench_idle() { # two ranges of this size

@@ -10,7 +10,7 @@
 #	               figures mean little, and go to BUILD_DIR/bench-results-quick
 #	--as-is        installs and builds nothing; what is missing is skipped
 #	--only NAME    this one, and others given so: unique mirror scale threads ksm alignment
-#	               contention idle rmap sparse micro processes
+#	               contention idle rmap sparse collisions micro processes
 #	--except NAME  not this one. "--except ksm" changes no setting of the system
 #	BUILD_DIR      a configured one; build/release by default, which is configured and built
 #
@@ -32,7 +32,8 @@
 set -uo pipefail
 export LC_ALL=C
 
-all=(unique mirror scale threads ksm alignment contention idle rmap sparse micro processes)
+all=(unique mirror scale threads ksm alignment contention idle rmap sparse collisions micro
+	processes)
 only=() except=() quick='' as_is='' build='' child='' status=0
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 1
 . "$source_dir/tests/packages.sh"

@@ -110,6 +110,14 @@ def sparse: table("Large spaces with little in them (`sparse`):";
 	(.unmerge_ms | digits(3)), (.hook_calls_scan | digits(0)), (.hook_calls_unmerge | digits(0)),
 	(.metadata_bytes | digits(0)));
 
+def collisions: table("Different pages of one checksum (`collisions`), ns of CPU per page:";
+	["fill", "pages", "insert pass", "steady pass", "tree by content", "insert / tree",
+	 "steady / tree", "compares per page: insert", "steady"];
+	.fill, (.pages | digits(0)), (.insert_pass_ns_per_page | digits(0)),
+	(.steady_pass_ns_per_page | digits(0)), (.baseline_content_ns_per_page | digits(0)),
+	(.insert_ratio | digits(2)), (.steady_ratio | digits(2)),
+	(.insert_compares_per_page | digits(1)), (.steady_compares_per_page | digits(1)));
+
 # The contenders of an operation side by side, at the largest size. Names differ by structure.
 def micro: group_by([.structure, .operation]) | map(
 		(map(.size) | max) as $size | map(select(.size == $size)))
@@ -138,5 +146,5 @@ def not_measured: map(select(.reason != ""))
 (rows("unique") | unique), (rows("mirror") | mirror), (rows("scale") | scale),
 (rows("threads") | threads), (rows("ksm") | ksm), (rows("alignment") | alignment),
 (rows("contention") | contention), (rows("idle") | idle), (rows("rmap") | rmap),
-(rows("sparse") | sparse), (rows("micro") | micro), (rows("processes") | processes),
+(rows("sparse") | sparse), (rows("collisions") | collisions), (rows("micro") | micro), (rows("processes") | processes),
 ($runs | not_measured)
