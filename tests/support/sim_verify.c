@@ -147,6 +147,25 @@ static void verify_frames(const struct sim *sim)
 		sim_fail("%" PRIu64 " frames live, shared is %" PRIu64, live, shared);
 }
 
+/* What was told of is what was counted. Pages that were mapped to a frame while it got lost were told
+ * of only. */
+static void verify_traced(const struct sim *sim)
+{
+	struct pdd_stats stats = sim_stats(sim);
+	const struct pdd_counts *counts = &stats.counts;
+
+	if (!sim->scanner.priv.ops.trace) /* an older caller's */
+		return;
+	if ((sim->traced[PDD_EVENT_MERGED] != counts->merges && !stats.stale_frames) ||
+	    sim->traced[PDD_EVENT_ZEROED] != counts->zero_merges ||
+	    sim->traced[PDD_EVENT_UNSHARED] != counts->unshares)
+		sim_fail("%" PRIu64 ", %" PRIu64 " and %" PRIu64 " pages were told of as merged, "
+			 "zeroed and unshared, %" PRIu64 ", %" PRIu64 " and %" PRIu64 " counted",
+			 sim->traced[PDD_EVENT_MERGED], sim->traced[PDD_EVENT_ZEROED],
+			 sim->traced[PDD_EVENT_UNSHARED], counts->merges, counts->zero_merges,
+			 counts->unshares);
+}
+
 void sim_verify(struct sim *sim)
 {
 	unsigned char *page = malloc(sim->page_size);
@@ -164,6 +183,7 @@ void sim_verify(struct sim *sim)
 	for (const struct sim_space *space = sim->spaces; space; space = space->next)
 		verify_space(space, page);
 	verify_frames(sim);
+	verify_traced(sim);
 	sim->verifying = false;
 	sim->fail_chance = chance;
 	sim->fail_at = at;
