@@ -68,7 +68,7 @@ run_preset() {
 
 if ! pdd_install_packages git cmake:cmake ninja-build:ninja gcc:cc g++:c++ libc6-dev \
 	pkg-config:pkg-config libxxhash-dev libcmocka-dev libbenchmark-dev libbsd-dev jq:jq gnuplot-nox:gnuplot hyperfine:hyperfine \
-	valgrind:valgrind libc6-dbg; then
+	valgrind:valgrind libc6-dbg abigail-tools:abidiff; then
 	complain "installing packages"
 	finish
 fi

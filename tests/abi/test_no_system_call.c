@@ -4,8 +4,8 @@
  * make no system call but write and exit_group, on pain of death by SIGSYS: once through a story
  * with all that an embedder does, and through rounds of the model, with failures and writers.
  *
- * The hooks are those of the simulation. Their heap is made large enough before the filter comes, and
- * malloc is told to ask for no more and to give nothing back.
+ * The hooks are those of the simulation. Their heap is made large enough before the filter comes,
+ * and malloc is told to ask for no more and to give nothing back.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
