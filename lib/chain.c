@@ -89,6 +89,7 @@ struct pdd_frame *pdd_chain_pick(struct pdd_frame *leader, uint32_t limit)
 	struct pdd_frame *first = leader->priv.dups;
 	bool leader_has_room = pdd_frame_has_room(leader, limit);
 
+	PDD_ASSERT(!pdd_frame_is_dup(leader) && limit >= 2);
 	if (!first || !pdd_frame_has_room(first, limit))
 		return leader_has_room ? leader : NULL;
 	if (leader_has_room && pdd_frame_places(leader) >= pdd_frame_places(first))
@@ -120,7 +121,7 @@ static bool same_key(const struct pdd_frame *a, const struct pdd_frame *b)
 void pdd_chain_insert(struct pdd_frame *leader, struct pdd_frame *dup, uint32_t limit)
 {
 	PDD_ASSERT(!pdd_frame_is_dup(leader) && !pdd_frame_is_dup(dup) && !dup->priv.dups);
-	PDD_ASSERT(same_key(leader, dup));
+	PDD_ASSERT(same_key(leader, dup) && limit >= 2);
 	ring_append(leader, dup);
 	if (pdd_frame_has_room(dup, limit))
 		leader->priv.dups = dup;
@@ -148,7 +149,7 @@ void pdd_chain_update(struct pdd_frame *leader, struct pdd_frame *frame, uint32_
 
 	if (frame == leader)
 		return;
-	PDD_ASSERT(pdd_frame_is_dup(frame) && leader->priv.dups);
+	PDD_ASSERT(pdd_frame_is_dup(frame) && leader->priv.dups && limit >= 2);
 	if (!pdd_frame_has_room(frame, limit)) {
 		/* Turning the ring puts the first last. */
 		if (frame == leader->priv.dups)
@@ -179,6 +180,7 @@ struct pdd_frame *pdd_chain_handover(struct pdd_frame *leader)
 {
 	struct pdd_frame *heir = leader->priv.dups;
 
+	PDD_ASSERT(!pdd_frame_is_dup(leader));
 	if (!heir)
 		return NULL;
 	pdd_chain_remove(leader, heir);

@@ -82,7 +82,7 @@ void pdd_chain_sort(struct pdd_frame *leader, uint32_t limit)
 {
 	struct pdd_frame *with_room = NULL, *others = NULL;
 
-	PDD_ASSERT(!pdd_frame_is_dup(leader));
+	PDD_ASSERT(!pdd_frame_is_dup(leader) && limit >= 2);
 	/* From the end, so that both lists keep the order of the ring. */
 	while (leader->priv.dups) {
 		struct pdd_frame *dup = prev_dup(leader->priv.dups);
@@ -116,6 +116,7 @@ bool pdd_chain_plan_refile(struct pdd_frame *leader, struct pdd_frame **source,
 	struct pdd_frame *frame, *emptiest = NULL, *fullest = NULL;
 	uint64_t room = 0; /* R of the argument on top */
 
+	PDD_ASSERT(!pdd_frame_is_dup(leader) && limit >= 2);
 	/* Of equals a dup is emptied, and the leader filled: so it need not leave the index. */
 	for (frame = leader; frame; frame = next_with_room(leader, frame, limit)) {
 		if (!pdd_frame_has_room(frame, limit))

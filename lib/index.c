@@ -128,6 +128,8 @@ static void grow(struct pdd_index *index)
 void pdd_index_link(struct pdd_index *index, const struct pdd_index_slot *slot,
 		    struct pdd_index_node *node, enum pdd_kind kind)
 {
+	/* A link since the search may have moved nodes of this checksum to a new root. */
+	PDD_ASSERT(slot->root == pdd_index_root(index, node->checksum));
 	pdd_rb_link(slot->root, &node->u.rb, slot->parent, slot->slot, kind);
 	if (++index->nnodes > index->nroots && index->nroots < index->room)
 		grow(index);

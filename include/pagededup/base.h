@@ -7,6 +7,9 @@
  *    keep their private fields in one member `priv`; the embedder zeroes nothing unless told to.
  *  - A function that can fail returns 0 (or a count) or a negative errno value. Expected outcomes
  *    that are not failures (busy, gone, ...) are enumerators.
+ *  - Misuse that no error is documented for (a node linked twice, a number out of its range) is
+ *    undefined. A library that was built with PDD_CHECKS=1 or 2 stops at it by a trap instruction,
+ *    the debugger's next line; it has no handler, since it has no variables and calls nobody.
  *  - Argument order: object, outputs, in-outs, inputs, flags; a length follows its array.
  *  - Structs that grow start with their own size, so that an older caller keeps working.
  */
