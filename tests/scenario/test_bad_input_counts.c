@@ -215,6 +215,27 @@ static void test_odd_errnos(void **unused)
 	}
 }
 
+/* A hook that made no frame at all is not asked again for these: the members of the groups are due,
+ * the twins stay where they were. */
+static void test_no_frame_is_made(void **unused)
+{
+	struct sim_region *region;
+	struct sim *sim = world(4, &region, 20);
+
+	more = 0;
+	for (uint64_t i = 0; i < 20; i++)
+		sim_write(region, i, 1 + i / 2);
+	sim_pass(sim, UINT64_MAX);
+	refusals = 1000;
+	sim_pass(sim, UINT64_MAX);
+	assert_int_equal(refusals, 999);
+	assert_int_equal(sim_stats(sim).counts.pages_due, 10);
+	refusals = 0;
+	sim_settle(sim, 4);
+	assert_int_equal(sim_stats(sim).counts.ksm_merging_pages, 20);
+	sim_destroy(sim);
+}
+
 /* What pages_discard answers is not cut to an int: -2^32 would be 0, which says that all was done,
  * and 1 - 2^32 would be 1. */
 static void test_discard_errno_beyond_int(void **unused)
@@ -328,6 +349,7 @@ int main(void)
 		cmocka_unit_test(test_unmerge_more),
 		cmocka_unit_test(test_pin_more),
 		cmocka_unit_test(test_odd_errnos),
+		cmocka_unit_test(test_no_frame_is_made),
 		cmocka_unit_test(test_discard_errno_beyond_int),
 		cmocka_unit_test(test_frame_is_lost_at_once),
 		cmocka_unit_test(test_all_frames_are_lost),

@@ -103,10 +103,34 @@ static void test_disordered(void **unused)
 	}
 }
 
+/* A search throws out few of those that it cannot compare with, however many these are: here all,
+ * since their space is busy. */
+static void test_busy_neighbours(void **unused)
+{
+	struct sim *sim = sim_create(&(struct sim_options){ .checksum = SIM_CHECKSUM_ZERO,
+		.nroots = 1, .aging = PDD_AGING_NONE });
+	struct sim_region *hand = sim_region_add(sim_space_add(sim, 0), 1);
+	struct sim_region *others = sim_region_add(sim_space_add(sim, 0), 40);
+	uint64_t before;
+
+	sim_write(hand, 0, 1);
+	for (uint64_t i = 0; i < 40; i++)
+		sim_write(others, i, 2 + i);
+	sim_passes(sim, 80);
+	assert_all_alone(sim, 41);
+	before = sim_stats(sim).stale_twins;
+	others->space->busy = true;
+	sim_pass(sim, UINT64_MAX);
+	assert_in_range(sim_stats(sim).stale_twins - before, 1, 6); /* 3 of each set */
+	others->space->busy = false;
+	sim_destroy(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_alternating),
+		cmocka_unit_test(test_busy_neighbours),
 		cmocka_unit_test(test_soon),
 		cmocka_unit_test(test_different),
 		cmocka_unit_test(test_disordered),

@@ -393,6 +393,47 @@ static void test_fuller_first(void **unused)
 	assert_ptr_equal(pdd_chain_pick(&frames[0], limit), &frames[0]);
 }
 
+/* A chain of four frames whose dups have so many places and stand in this order. */
+static void ring_of(uint32_t max, uint32_t a, uint32_t b, uint32_t c)
+{
+	const uint32_t n[] = {max, c, b, a};
+
+	limit = max;
+	for (unsigned i = 0; i < 4; i++) {
+		pdd_frame_init(&frames[i], 1, 0, 0);
+		for (uint32_t k = 0; k < n[i]; k++)
+			pdd_frame_reserve(&frames[i]);
+		if (i)
+			pdd_chain_insert(&frames[0], &frames[i], limit);
+	}
+}
+
+static void assert_ring(const struct pdd_frame *a, const struct pdd_frame *b,
+			const struct pdd_frame *c)
+{
+	struct pdd_frame *order[FRAMES];
+
+	assert_int_equal(ring(&frames[0], order), 3);
+	assert_ptr_equal(order[0], a);
+	assert_ptr_equal(order[1], b);
+	assert_ptr_equal(order[2], c);
+}
+
+/* A dup that got fuller than the one before goes one step, but with one place left to the head. */
+static void test_last_place_goes_first(void **unused)
+{
+	ring_of(8, 3, 2, 2);
+	assert_ring(&frames[3], &frames[2], &frames[1]);
+	pdd_frame_reserve(&frames[1]);
+	pdd_chain_update(&frames[0], &frames[1], limit);
+	assert_ring(&frames[3], &frames[1], &frames[2]);
+
+	ring_of(4, 2, 2, 2);
+	pdd_frame_reserve(&frames[1]);
+	pdd_chain_update(&frames[0], &frames[1], limit);
+	assert_ring(&frames[1], &frames[3], &frames[2]);
+}
+
 /* A frame without sharers takes none, and comes back as the emptiest with its first. */
 static void test_frame_without_sharers(void **unused)
 {
@@ -498,6 +539,7 @@ int main(void)
 		cmocka_unit_test(test_sort_many),
 		cmocka_unit_test(test_handover),
 		cmocka_unit_test(test_fuller_first),
+		cmocka_unit_test(test_last_place_goes_first),
 		cmocka_unit_test(test_frame_without_sharers),
 		cmocka_unit_test(test_refile_keeps_the_leader),
 		cmocka_unit_test(test_refile_looks_at_the_prefix_only),
