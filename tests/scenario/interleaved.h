@@ -33,6 +33,22 @@ static inline void trap_groups(const struct sim *sim)
 		sim->worker->priv.groups[i].content = NULL;
 }
 
+/* The list of twins has those of groups only: what an owner withdraws leaves it, and may be gone the
+ * next moment. */
+static inline void verify_twins(const struct pdd_worker *worker)
+{
+	const uint32_t room = sizeof(worker->priv.twins) / sizeof(worker->priv.twins[0]);
+
+	for (uint32_t i = 0; i < room; i++) {
+		bool known = !worker->priv.twins[i];
+
+		for (uint32_t g = 0; !known && g < worker->priv.ngroups; g++)
+			known = worker->priv.groups[g].twin == worker->priv.twins[i];
+		if (!known)
+			sim_fail("a twin that was withdrawn is still to be merged");
+	}
+}
+
 static inline void at_point(struct sim *sim, enum sim_hook hook, bool before)
 {
 	/* The other thread's visits are the younger ones. */
@@ -55,6 +71,7 @@ static inline void at_point(struct sim *sim, enum sim_hook hook, bool before)
 		sim_fail("the other thread leaves something open");
 	sim_turn_swap(sim, &plan.first);
 	plan.inside = false;
+	verify_twins(sim->worker);
 }
 
 static inline void plan_begin(struct sim *sim, uint64_t at, void (*deed)(struct sim *sim))

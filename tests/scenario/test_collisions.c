@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <pagededup/checksum.h>
+
 #include "sim.h"
 
 static struct sim *world(enum sim_checksum checksum, uint64_t n, struct sim_region **region)
@@ -126,10 +128,41 @@ static void test_busy_neighbours(void **unused)
 	sim_destroy(sim);
 }
 
+static bool is_mixed(uint64_t checksum)
+{
+	for (uint64_t value = 0; value < 4; value++)
+		if (checksum == pdd_checksum_mix(value))
+			return true;
+	return false;
+}
+
+/* What a hook answers is spread over all bits, unless it says that it is already: else short
+ * checksums would all be of one root. */
+static void test_short_checksums_are_mixed(void **unused)
+{
+	for (unsigned uniform = 0; uniform < 2; uniform++) {
+		struct sim_region *region;
+		struct sim *sim = world(SIM_CHECKSUM_2_BITS, 20, &region);
+
+		if (uniform)
+			sim->scanner.priv.flags |= PDD_SCANNER_UNIFORM_CHECKSUM;
+		for (uint64_t i = 0; i < 20; i++)
+			sim_write(region, i, 1 + i);
+		sim_pass(sim, UINT64_MAX);
+		for (uint64_t i = 0; i < 20; i++) {
+			uint64_t checksum = sim_item(region, i)->priv.node.checksum;
+
+			assert_true(uniform ? checksum < 4 : is_mixed(checksum));
+		}
+		sim_destroy(sim);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_alternating),
+		cmocka_unit_test(test_short_checksums_are_mixed),
 		cmocka_unit_test(test_busy_neighbours),
 		cmocka_unit_test(test_soon),
 		cmocka_unit_test(test_different),
