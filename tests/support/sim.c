@@ -154,6 +154,7 @@ struct sim_space *sim_space_add(struct sim *sim, uint32_t domain)
 	struct sim_space *space = allocate(1, sizeof(*space));
 
 	space->sim = sim;
+	space->number = ++sim->nspaces;
 	space->domain = domain;
 	space->next = sim->spaces;
 	sim->spaces = space;
@@ -173,6 +174,7 @@ struct sim_region *sim_region_add_with(struct sim_space *space, uint64_t npages,
 	struct sim_region *region = allocate(1, sizeof(*region));
 
 	region->space = space;
+	region->number = ++space->sim->nregions;
 	region->npages = npages;
 	region->capacity = capacity;
 	region->pages = allocate(capacity, sizeof(*region->pages));
@@ -307,6 +309,8 @@ void sim_destroy(struct sim *sim)
 		sim->past_frames = frame->next;
 		free(frame);
 	}
+	for (size_t i = 0; i < sizeof(sim->filled) / sizeof(sim->filled[0]); i++)
+		free(sim->filled[i].bytes);
 	free(sim->roots);
 	free(sim->worker);
 	free(sim);

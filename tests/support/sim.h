@@ -102,6 +102,7 @@ struct sim_region {
 	struct pdd_item *items;
 	uint64_t capacity;          /* pages for which the arrays have room */
 	uint64_t nblocks;           /* extents on demand that the library has */
+	uint64_t number;            /* of all that there were, from 1, for who reads of it */
 };
 
 struct sim_space {
@@ -110,6 +111,7 @@ struct sim_space {
 	struct sim_space *next;
 	struct sim_region *regions;
 	uint32_t domain;
+	uint64_t number; /* of all that there were, from 1, for who reads of it */
 	bool busy;   /* a test holds its lock */
 	bool locked; /* a step does */
 };
@@ -158,7 +160,12 @@ struct sim {
 	struct sim_space *spaces;
 	struct sim_frame *frames;
 	struct sim_frame *past_frames; /* so that a use after free is seen */
+	uint64_t nspaces, nregions;    /* that there were */
 	uint64_t random;
+	struct {
+		uint64_t content;
+		unsigned char *bytes; /* that sim_fill() makes of it */
+	} filled[16];                 /* so that sim_verify() need not ask anew for each page */
 
 	/* what the step under way has open */
 	struct sim_space *locks[2];
@@ -175,6 +182,9 @@ struct sim {
 	uint64_t fail_at;    /* the call that fails, from 1; 0: none */
 	uint64_t fail_times; /* calls from that one on that do; 0: 1 */
 	double fail_chance;  /* of each call */
+	uint64_t risked;     /* calls so far that had a chance to fail */
+	uint64_t failed[SIM_HOOKS];
+	void (*on_failure)(struct sim *sim, enum sim_hook hook); /* this call is to fail */
 	int fail_errno;      /* 0: one at random; SIM_ANSWER_0: no error, but nothing done */
 	uint64_t fail_short; /* instead of failing, `fail_at` does at most so many pages of a longer
 			      * range; SIM_ALL_BUT_ONE */

@@ -74,9 +74,23 @@ static void verify_tracking(const struct sim_region *region, uint64_t page)
 		sim_fail("page %" PRIu64 " was written, and that is not known", page);
 }
 
-static void verify_region(const struct sim_region *region, unsigned char *page)
+/* What a page of this content shows. */
+static const unsigned char *filled(struct sim *sim, uint64_t content)
 {
-	const struct sim *sim = region->space->sim;
+	unsigned i = content % (sizeof(sim->filled) / sizeof(sim->filled[0]));
+
+	if (sim->filled[i].bytes && sim->filled[i].content == content)
+		return sim->filled[i].bytes;
+	if (!sim->filled[i].bytes)
+		sim->filled[i].bytes = malloc(sim->page_size);
+	sim->filled[i].content = content;
+	sim_fill(sim, sim->filled[i].bytes, content);
+	return sim->filled[i].bytes;
+}
+
+static void verify_region(const struct sim_region *region)
+{
+	struct sim *sim = region->space->sim;
 
 	for (uint64_t i = 0; i < region->npages; i++) {
 		const struct sim_page *p = &region->pages[i];
@@ -84,18 +98,17 @@ static void verify_region(const struct sim_region *region, unsigned char *page)
 
 		if (p->held || p->gets || p->write_waits)
 			sim_fail("page %" PRIu64 " is held or got between steps", i);
-		sim_fill(sim, page, content && p->frame && p->frame->foreign ? 0 : p->expected);
 		if (!content && p->expected != 0)
 			sim_fail("page %" PRIu64 " reads zero, its content is lost", i);
 		if (content && !(p->frame && p->frame->foreign) &&
-		    memcmp(content, page, sim->page_size) != 0)
+		    memcmp(content, filled(sim, p->expected), sim->page_size) != 0)
 			sim_fail("page %" PRIu64 " shows a wrong content", i);
 		verify_item(region, i);
 		verify_tracking(region, i);
 	}
 }
 
-static void verify_space(const struct sim_space *space, unsigned char *page)
+static void verify_space(const struct sim_space *space)
 {
 	struct pdd_counts counts = sim_counts(space);
 	uint64_t reasons = 0;
@@ -107,7 +120,7 @@ static void verify_space(const struct sim_space *space, unsigned char *page)
 	if (reasons != counts.pages)
 		sim_fail("the reasons do not sum up to the pages");
 	for (const struct sim_region *region = space->regions; region; region = region->next)
-		verify_region(region, page);
+		verify_region(region);
 }
 
 static void verify_frame(const struct sim *sim, const struct sim_frame *frame)
@@ -168,7 +181,6 @@ static void verify_traced(const struct sim *sim)
 
 void sim_verify(struct sim *sim)
 {
-	unsigned char *page = malloc(sim->page_size);
 	const char *why = NULL;
 	double chance = sim->fail_chance;
 	uint64_t at = sim->fail_at;
@@ -181,11 +193,10 @@ void sim_verify(struct sim *sim)
 	if (pdd_scanner_check(&sim->scanner, &why))
 		sim_fail("%s", why);
 	for (const struct sim_space *space = sim->spaces; space; space = space->next)
-		verify_space(space, page);
+		verify_space(space);
 	verify_frames(sim);
 	verify_traced(sim);
 	sim->verifying = false;
 	sim->fail_chance = chance;
 	sim->fail_at = at;
-	free(page);
 }
