@@ -30,12 +30,17 @@ struct model {
 	bool writing;
 	const unsigned char *bytes; /* what is left of the script; NULL: choices are random */
 	const unsigned char *end;
+	bool random_meanwhile;      /* what happens at hooks is random all the same */
+	bool loud, said;            /* say in words what is done; whether the operation was said */
 };
 
 /* A number below another, random or from the script; 0 when that is used up. */
 uint64_t model_choose(struct sim *sim, uint64_t below);
 /* The contents: zero, same-filled ones, one that ends unlike zero, others. */
 uint64_t model_content(uint64_t i);
+
+/* To stderr, if it is loud. */
+void model_say(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* NULL if there is none, or the space that was chosen has none. */
 struct sim_space *model_pick_space(struct sim *sim);
