@@ -26,9 +26,11 @@
 #include <pagededup/rbtree.h>
 
 #include "check_internal.h"
+#include "depth.h"
 
-#define NODES 13u
-#define HEIGHTS 4u /* black heights of up to 13 nodes: 0 .. 3 */
+#define USUAL_NODES 13u
+#define NODES (USUAL_NODES + DEPTH_MAX)
+#define HEIGHTS 4u /* black heights of up to 14 nodes: 0 .. 3 */
 #define LARGE 700u
 
 struct entry {
@@ -47,6 +49,7 @@ enum change {
 /* entries[i] stands at place i of the order; the spare one is for insertions and replacements */
 static struct entry entries[LARGE];
 static unsigned calls;
+static unsigned cases; /* trees */
 static bool values_below_are_checked;
 
 static struct entry *entry_of(struct pdd_rbnode *rb)
@@ -222,7 +225,7 @@ static void test_every_tree(void **unused)
 {
 	values_below_are_checked = true;
 	count_trees();
-	for (unsigned n = 0; n <= NODES; n++) {
+	for (unsigned n = 0; n <= USUAL_NODES + depth(); n++) {
 		unsigned trees = 0;
 
 		for (unsigned h = 0; h < HEIGHTS; h++) {
@@ -240,6 +243,7 @@ static void test_every_tree(void **unused)
 			}
 		}
 		printf("%u nodes: %u trees\n", n, trees);
+		cases += trees;
 	}
 }
 
@@ -298,8 +302,11 @@ int main(void)
 	};
 	const char *given = getenv("PDD_SEED");
 	unsigned seed = given ? (unsigned)strtoull(given, NULL, 0) : (unsigned)time(NULL);
+	int failed;
 
 	printf("PDD_SEED=%u\n", seed);
 	srand(seed);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	printf("depth %u: %u cases\n", depth(), cases);
+	return failed;
 }

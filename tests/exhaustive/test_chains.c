@@ -5,7 +5,8 @@
  * frames (4 with the limit 2) that have reservations too, and may be over the limit by one.
  *
  * Each of them is sorted and refiled, and each single operation is tried on each, as it is and
- * after sorting; with up to 5 frames also each pair of pages that come or go at once.
+ * after sorting; with up to 5 frames also each pair of pages that come or go at once. PDD_DEPTH: see
+ * depth.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,10 @@
 
 #include <pagededup/chain.h>
 
-#define FRAMES 6u
+#include "depth.h"
+
+#define USUAL_FRAMES 6u
+#define FRAMES (USUAL_FRAMES + DEPTH_MAX)
 #define PLACES 8u
 #define PAIRS 5u /* up to this many, two frames change at once */
 
@@ -353,12 +357,14 @@ static void try_refile(bool sorted)
 }
 
 static unsigned tried;
+static unsigned cases; /* chains that were tried */
 
 /* Try all chains of nframes frames that begin with the first i. */
 static void try_all(unsigned i, bool one_order, unsigned places_max, bool reservations)
 {
 	if (i == nframes) {
 		tried++;
+		cases++;
 		for (unsigned sorted = 0; sorted < 2; sorted++) {
 			try_changes(sorted);
 			try_removals(sorted);
@@ -382,26 +388,29 @@ static void test_every_order(void **unused)
 	for (limit = 2; limit <= 4; limit++) {
 		unsigned expected = 1;
 
-		for (nframes = 1; nframes <= FRAMES; nframes++) {
+		for (nframes = 1; nframes <= USUAL_FRAMES + depth(); nframes++) {
 			tried = 0;
 			try_all(0, false, limit, false);
 			expected *= limit + 1;
 			assert_int_equal(tried, expected);
 		}
-		printf("limit %u: %u chains of %u frames\n", limit, tried, FRAMES);
+		printf("limit %u: %u chains of %u frames\n", limit, tried,
+		       USUAL_FRAMES + depth());
 	}
 }
 
 static void test_larger_limits(void **unused)
 {
 	for (limit = 5; limit <= 7; limit++) {
-		for (nframes = 1; nframes <= FRAMES; nframes++) {
+		for (nframes = 1; nframes <= USUAL_FRAMES + depth(); nframes++) {
 			tried = 0;
 			try_all(0, true, limit, false);
 		}
-		printf("limit %u: %u chains of %u frames\n", limit, tried, FRAMES);
+		printf("limit %u: %u chains of %u frames\n", limit, tried,
+		       USUAL_FRAMES + depth());
 	}
-	assert_int_equal(tried, 8 * 792); /* 5 of 8 numbers, with repetition */
+	/* The leader; and 5 or 6 of 8 numbers, with repetition. */
+	assert_int_equal(tried, 8 * (depth() ? 1716 : 792));
 }
 
 static void test_reservations(void **unused)
@@ -425,6 +434,8 @@ int main(void)
 		cmocka_unit_test(test_larger_limits),
 		cmocka_unit_test(test_reservations),
 	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	printf("depth %u: %u cases\n", depth(), cases);
+	return failed;
 }

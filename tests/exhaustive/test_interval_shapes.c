@@ -4,7 +4,7 @@
  * sequence of up to 6 ranges over few points with every question about them.
  *
  * The largest `last` of each subtree is derived here, without help of the library, after each step.
- * What a question has to find is taken from a plain list.
+ * What a question has to find is taken from a plain list. PDD_DEPTH: see depth.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,11 +19,14 @@
 #include <pagededup/interval.h>
 
 #include "check_internal.h"
+#include "depth.h"
 
-#define MOST 7u
+#define USUAL_MOST 7u
+#define MOST (USUAL_MOST + DEPTH_MAX)
 
 static struct pdd_interval intervals[MOST];
 static struct pdd_interval_tree tree;
+static unsigned cases; /* orders and sequences that were tried */
 
 static struct pdd_interval *interval_of(struct pdd_rbnode *rb)
 {
@@ -117,6 +120,7 @@ static void insert_and_remove_each(const unsigned *order, const unsigned *lasts,
 {
 	struct saved saved;
 
+	cases++;
 	memset(&tree, 0, sizeof(tree));
 	for (unsigned i = 0; i < n; i++) {
 		insert(order[i], order[i], 100 + lasts[order[i]]);
@@ -149,7 +153,7 @@ static void test_every_order_and_ranking(void **unused)
 /* Every order of insertion of more; the largest last number is at each place in turn. */
 static void test_every_order(void **unused)
 {
-	for (unsigned n = 6; n <= MOST; n++) {
+	for (unsigned n = 6; n <= USUAL_MOST + depth(); n++) {
 		unsigned order[MOST], lasts[MOST];
 
 		identity(order, n);
@@ -244,6 +248,7 @@ static void try_sequences(unsigned n, const uint64_t *points, unsigned npoints)
 		}
 	}
 	printf("%u ranges of %u points: %u sequences\n", n, npoints, sequences);
+	cases += sequences;
 }
 
 static void test_every_sequence(void **unused)
@@ -253,7 +258,7 @@ static void test_every_sequence(void **unused)
 
 	for (unsigned n = 0; n <= 6; n++)
 		try_sequences(n, three, 3);
-	for (unsigned n = 0; n <= 4; n++)
+	for (unsigned n = 0; n <= 4 + depth(); n++)
 		try_sequences(n, four, 4);
 }
 
@@ -264,6 +269,8 @@ int main(void)
 		cmocka_unit_test(test_every_order),
 		cmocka_unit_test(test_every_sequence),
 	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	printf("depth %u: %u cases\n", depth(), cases);
+	return failed;
 }

@@ -5,7 +5,7 @@
  *
  * The trees are found by trying all shapes and all colourings, and asking pdd_rb_check. How many
  * must pass is computed by a recurrence that knows nothing of pointers, so the check is proven not
- * to be too lax or too strict on any of them.
+ * to be too lax or too strict on any of them. PDD_DEPTH: see depth.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,11 +18,15 @@
 
 #include <pagededup/rbtree.h>
 
-#define NODES 8u
+#include "depth.h"
+
+#define USUAL_NODES 8u
 #define ORDERED_REMOVALS 6u
+#define NODES (USUAL_NODES + DEPTH_MAX)
 
 /* nodes[i] stands at place i of the order; the spare one is for insertions and replacements */
 static struct pdd_rbnode nodes[NODES + 1];
+static unsigned cases; /* trees and orders that were tried */
 
 static unsigned shapes(unsigned n)
 {
@@ -164,7 +168,7 @@ static void try_all(unsigned n, unsigned rank, unsigned colours)
 static void test_every_tree(void **unused)
 {
 	(void)unused;
-	for (unsigned n = 0; n <= NODES; n++) {
+	for (unsigned n = 0; n <= USUAL_NODES + depth(); n++) {
 		unsigned expected = 0, valid = 0;
 
 		for (unsigned black_height = 0; black_height <= n; black_height++)
@@ -181,6 +185,7 @@ static void test_every_tree(void **unused)
 		}
 		printf("%u nodes: %u trees\n", n, valid);
 		assert_int_equal(valid, expected);
+		cases += valid;
 	}
 }
 
@@ -242,7 +247,7 @@ static void plant(struct pdd_rbroot *root, const unsigned *places, unsigned n)
 static void test_every_order_of_insertion(void **unused)
 {
 	(void)unused;
-	for (unsigned n = 1; n <= NODES; n++) {
+	for (unsigned n = 1; n <= USUAL_NODES + depth(); n++) {
 		unsigned places[NODES], orders = 0, factorial = 1;
 
 		for (unsigned i = 0; i < n; i++) {
@@ -268,13 +273,14 @@ static void test_every_order_of_insertion(void **unused)
 			}
 		} while (permute(places, n));
 		assert_int_equal(orders, factorial);
+		cases += orders;
 	}
 }
 
 static void test_every_order_of_removal(void **unused)
 {
 	(void)unused;
-	for (unsigned n = 1; n <= ORDERED_REMOVALS; n++) {
+	for (unsigned n = 1; n <= ORDERED_REMOVALS + depth(); n++) {
 		unsigned places[NODES], gone[NODES];
 
 		for (unsigned i = 0; i < n; i++)
@@ -287,6 +293,7 @@ static void test_every_order_of_removal(void **unused)
 				struct pdd_rbnode *order[NODES];
 				unsigned in = (1u << n) - 1;
 
+				cases++;
 				plant(&root, places, n);
 				for (unsigned i = 0; i < n; i++) {
 					pdd_rb_remove(&root, &nodes[gone[i]]);
@@ -305,6 +312,8 @@ int main(void)
 		cmocka_unit_test(test_every_order_of_insertion),
 		cmocka_unit_test(test_every_order_of_removal),
 	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	printf("depth %u: %u cases\n", depth(), cases);
+	return failed;
 }

@@ -226,6 +226,26 @@ static void step(struct world *world)
 		end_pass(world);
 }
 
+/* What happens between two steps, and a step: in all, and while hooks fail. */
+static struct {
+	uint64_t all, failing_1, failing_20;
+} operations;
+
+static void count_operation(double chance)
+{
+	operations.all++;
+	operations.failing_1 += chance > 0 && chance < 0.1;
+	operations.failing_20 += chance >= 0.1;
+}
+
+static void report_operations(uint64_t nworlds)
+{
+	printf("%" PRIu64 " operations, %" PRIu64 " seeds; %" PRIu64 " with 1 %% failures, %" PRIu64
+	       " with 20 %%\n",
+	       operations.all, nworlds, operations.failing_1, operations.failing_20);
+	memset(&operations, 0, sizeof(operations));
+}
+
 static void run(struct world *world, unsigned until)
 {
 	unsigned npages = 0;
@@ -234,6 +254,7 @@ static void run(struct world *world, unsigned until)
 		npages += (unsigned)world->places[i].region->npages;
 	while (world->pass <= until) {
 		happen(world, npages);
+		count_operation(world->sim->fail_chance);
 		step(world);
 	}
 }
@@ -263,6 +284,7 @@ static void test_equal_pages_meet(void **unused)
 		sim_destroy(world.sim);
 	}
 	sim_seed_set(seed);
+	report_operations(n);
 	printf("proved %" PRIu64 " times in %" PRIu64 " worlds\n", proved, n);
 	if (n >= ROUNDS) /* else it may be a world of two pages that are kept apart */
 		assert_true(proved >= n * 10);
@@ -285,6 +307,7 @@ static void test_equal_pages_meet_among_collisions(void **unused)
 		sim_destroy(world.sim);
 	}
 	sim_seed_set(seed);
+	report_operations(n);
 }
 
 int main(void)

@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sim.h"
@@ -126,6 +128,8 @@ static uint64_t operations(void)
 	return value ? strtoull(value, NULL, 0) : OPERATIONS;
 }
 
+static uint64_t done;
+
 static void run(const struct sim_options *options, uint64_t n)
 {
 	struct sim *sim = sim_create(options);
@@ -142,6 +146,7 @@ static void run(const struct sim_options *options, uint64_t n)
 		if (i % 1000 == 0)
 			sim_verify(sim);
 	}
+	done += n;
 	stats = sim_stats(sim);
 	assert_true(stats.counts.merges > n / 100);
 	assert_true(stats.hook_errors > n / 1000);
@@ -156,6 +161,7 @@ static void test_a_million(void **unused)
 								 : SIM_CHECKSUM_DEFAULT,
 					   .limit = 6 },
 		    operations() / WORLDS);
+	printf("%" PRIu64 " operations\n", done);
 }
 
 int main(void)

@@ -13,9 +13,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sim.h"
@@ -109,7 +111,7 @@ static void let_it_step(unsigned n)
 static void test_two_threads(void **unused)
 {
 	pthread_t thread;
-	uint64_t waited = 0;
+	uint64_t waited = 0, quiets = 0;
 
 	sim = sim_create(&(struct sim_options){ .aging = PDD_AGING_NONE });
 	for (unsigned s = 0; s < SPACES; s++)
@@ -124,6 +126,7 @@ static void test_two_threads(void **unused)
 		}
 		atomic_store_explicit(&quiet, true, memory_order_relaxed);
 		use_peace(round);
+		quiets++;
 		atomic_store_explicit(&quiet, false, memory_order_relaxed);
 		pdd_scanner_resume(&sim->scanner);
 		let_it_step(round % 4);
@@ -131,6 +134,8 @@ static void test_two_threads(void **unused)
 	atomic_store_explicit(&stop, true, memory_order_relaxed);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(load(&intrusions), 0);
+	printf("%" PRIu64 " times quiet, %" PRIu64 " waits, %u steps, %u holds\n", quiets, waited,
+	       load(&steps), load(&holds));
 	assert_true(waited > 0);
 	assert_true(load(&holds) > 0);
 	assert_true(load(&quiet_steps) > 0);

@@ -6,7 +6,8 @@
  * (live_hooks.c), no frame be used after it was freed or be left over; and when all is still again,
  * what the library knows must be what the pages show.
  *
- * PDD_SEED and PDD_SECONDS (of each world) can be set.
+ * PDD_SEED and PDD_SECONDS (of each world) can be set; with PDD_STEPPERS there are worlds of so many
+ * threads that step only.
  */
 #define _GNU_SOURCE
 
@@ -219,6 +220,14 @@ static void run_world(const struct live_options *options, unsigned nsteppers)
 
 static void run_worlds(const struct live_options *options)
 {
+	const char *given = getenv("PDD_STEPPERS");
+	unsigned long only = given ? strtoul(given, NULL, 0) : 0;
+
+	if (only) {
+		assert_true(only <= STEPPERS_MAX);
+		run_world(options, (unsigned)only);
+		return;
+	}
 	for (unsigned nsteppers = 1; nsteppers <= STEPPERS_MAX; nsteppers *= 2)
 		run_world(options, nsteppers);
 }
