@@ -5,12 +5,22 @@
 # and scenario tests under Valgrind once more, the build with internal checks, and the sanitizers.
 # Needs no terminal and no particular current directory; uses build/ of this tree.
 #
+# --long: instead, what is there in small is done with large numbers, which takes about an hour
+# (long.sh).
+#
 # The last line is "N passed, N failed, N skipped", summed over all runs. Exits with 0 only if
 # something passed and nothing failed.
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . tests/packages.sh
+
+long=
+case $#:${1-} in
+0:) ;;
+1:--long) long=1 ;;
+*) echo "usage: tests/run.sh [--long]" >&2 && exit 2 ;;
+esac
 
 passed=0 failed=0 skipped=0 complaints=()
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
@@ -72,6 +82,8 @@ if ! pdd_install_packages git cmake:cmake ninja-build:ninja gcc:cc g++:c++ libc6
 	complain "installing packages"
 	finish
 fi
+
+[ -z "$long" ] || exec bash tests/long.sh
 
 launch=()
 run_preset release -DPDD_MEMCHECK=ON
