@@ -176,6 +176,7 @@ else
 	exhaustive augment_shapes 5843
 	exhaustive interval_shapes 544275
 	exhaustive chains 188806
+	exhaustive worlds 2009467
 	helgrind threads 300000
 	helgrind quiesce 20000
 fi
