@@ -46,6 +46,7 @@ static uint32_t read_pages(const struct pdd_scanner *scanner, struct pdd_worker 
 
 		/* The processor's own prefetcher stops at each page. (In a function of its own this
 		 * loop is taken for one without effect, and goes.) */
+		/* cppcheck-suppress knownConditionTrueFalse ; takes a minimum by ?: for 0 */
 		for (size_t at = 0; next && at < ahead; at += LINE_BYTES)
 			PDD_PREFETCH_READ(next + at);
 		look->err = look->intent == LOOK_CLEAN

@@ -29,6 +29,7 @@
 /* Make one list of two that are in order; of equals those of the first come first. */
 static struct pdd_frame *list_merge(struct pdd_frame *a, struct pdd_frame *b)
 {
+	/* cppcheck-suppress unassignedVariable ; it is, through `end` */
 	struct pdd_frame *head, **end = &head;
 
 	while (a && b) {

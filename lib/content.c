@@ -25,7 +25,7 @@
 typedef uint64_t __attribute__((may_alias)) word;
 typedef uint64_t __attribute__((vector_size(16), aligned(8), may_alias)) vector;
 
-#define VECTOR_WORDS 2u
+#define VECTOR_WORDS ((size_t)2)
 #define BLOCK_WORDS 8u
 
 static inline uint64_t load(const word *p)

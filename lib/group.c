@@ -84,8 +84,7 @@ static void dissolve(struct pdd_scanner *scanner, struct pdd_group *group, enum 
 }
 
 /* Bind twin and members to the frame, each to a place of its own. */
-static void adopt_frame(struct pdd_scanner *scanner, struct pdd_group *group,
-			struct pdd_frame *frame)
+static void adopt_frame(struct pdd_group *group, struct pdd_frame *frame)
 {
 	frame->priv.nreserved = group->nmembers + 1 + (group->twin != NULL);
 	group->frame = frame;
@@ -116,7 +115,7 @@ static void use_frames(struct pdd_scanner *scanner, const struct pdd_worker *wor
 		pdd_frame_init(frame, group->node.checksum, (uint32_t)(group->partition >> 16),
 			       (uint16_t)group->partition);
 		if (!err) {
-			adopt_frame(scanner, group, frame);
+			adopt_frame(group, frame);
 			continue;
 		}
 		if (err < 0)

@@ -102,7 +102,7 @@ static uint64_t space_metadata_bytes(const struct pdd_space *space)
 /* What follows from the figures that are there. */
 static void derive_stats(const struct pdd_scanner *scanner, struct pdd_stats *total)
 {
-	uint64_t saved = total->pages_sharing + total->counts.ksm_zero_pages;
+	uint64_t saved;
 
 	total->metadata_bytes = scanner->priv.index.nroots * sizeof(struct pdd_rbroot) +
 				scanner->priv.nframes * sizeof(struct pdd_frame);

@@ -43,7 +43,7 @@ static void mark(struct pdd_item *item)
 /* With a deadline, the pages that are asked for at once at most, and the rest of an extent. Where
  * some pages of each extent were written, asking costs a flush for each (100 us on a virtual
  * machine whose page tables are virtualised in software). */
-#define TIMED_PAGES (4u * PDD_EXTENT_PAGES)
+#define TIMED_PAGES (UINT64_C(4) * PDD_EXTENT_PAGES)
 
 static void mark_written(const struct pdd_region *region, const uint64_t *bits, uint64_t first,
 			 uint64_t npages)

@@ -152,6 +152,7 @@ static int plan_run(struct pddi_store *store, struct run *run, const struct pdd_
 	first = run->page;
 	max = max < RUN_MAX ? max : RUN_MAX;
 	run->descends = wished && max > 1 && wishes[1].page + 1 == first;
+	/* cppcheck-suppress knownConditionTrueFalse ; takes a minimum by ?: for 1 */
 	while (n < max && continues(run, &wishes[n], n, wished, first))
 		n++;
 	run->n = n;

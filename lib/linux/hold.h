@@ -15,7 +15,7 @@
 
 /* What fits into the staging area: emptying it costs a flush of address translations, whatever is
  * in it. At most so many pages that are of no use any more are there in a step. */
-#define PDDI_STAGING_PAGES (4u * PDD_EXTENT_PAGES)
+#define PDDI_STAGING_PAGES (UINT64_C(4) * PDD_EXTENT_PAGES)
 
 struct pddi_hold {
 	struct pddi_probe *probe;

@@ -247,7 +247,8 @@ static void describe(struct pddi_probe *probe, int uffd_errno)
 			     "userfaultfd for accesses by the kernel: %s (a privilege, "
 			     "vm.unprivileged_userfaultfd=1 or access to /dev/userfaultfd is "
 			     "needed): nothing can be held, so nothing is merged\n",
-			     strerror(uffd_errno));
+			     /* safe with threads in glibc (2.32) and musl */
+			     strerror(uffd_errno)); /* NOLINT(concurrency-mt-unsafe) */
 	else if (!have->move && !have->write_protect)
 		n = snprintf(text, room, "UFFDIO_MOVE and write protection: nothing can be held, "
 					 "so nothing is merged\n");

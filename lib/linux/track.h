@@ -14,7 +14,7 @@
 
 /* Runs that one scan may answer; more are asked for again. */
 #define PDDI_TRACK_VECTOR 1024u
-#define PDDI_TRACK_BYTES (PDDI_TRACK_VECTOR * 24u)
+#define PDDI_TRACK_BYTES ((size_t)PDDI_TRACK_VECTOR * 24)
 
 struct page_region;
 

@@ -267,7 +267,8 @@ static void shuffle(unsigned *places)
 	for (unsigned i = 0; i < LARGE; i++) {
 		unsigned other = (unsigned)rand() % (i + 1);
 
-		places[i] = places[other];
+		if (other != i)
+			places[i] = places[other];
 		places[other] = i;
 	}
 }

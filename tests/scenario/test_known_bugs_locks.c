@@ -152,7 +152,7 @@ static void scan_with(enum lock lock, uint64_t calls[12])
  * merge as soon, and the page is not tried more than once in a pass. When it is free it merges. */
 static void test_6_one_page_is_locked(void **unused)
 {
-	uint64_t calls[12];
+	uint64_t calls[12] = { 0 };
 
 	for (enum lock lock = UNLOCKED; lock <= HOLD_BUSY; lock++)
 		scan_with(lock, calls);
@@ -161,7 +161,7 @@ static void test_6_one_page_is_locked(void **unused)
 /* The same for a page that is held, but cannot be replaced: those behind it in the run can. */
 static void test_6_one_page_cannot_be_mapped(void **unused)
 {
-	uint64_t calls[12];
+	uint64_t calls[12] = { 0 };
 
 	scan_with(UNLOCKED, calls);
 	scan_with(MAP_BUSY, calls);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_misuse.c - a build with internal checks stops at what a caller must not do. Each deed is done
- * in a child of its own: rightly, which comes through, and wrongly, which is a trap.
+ * test_misuse.c - a build with internal checks stops at what a caller must not do. Each deed is
+ * done in a child of its own: rightly, which comes through, and wrongly, which is a trap.
  *
  * What a header names as an error is returned as one in all builds; that is the test of others
  * (scenario/bad_input_*).
