@@ -201,6 +201,7 @@ static double median(const struct sample *samples, unsigned n, size_t offset)
 
 	for (unsigned i = 0; i < n; i++)
 		values[i] = ((const double *)(const void *)&samples[i])[offset];
+	/* cppcheck-suppress uninitvar ; there is at least one round */
 	qsort(values, n, sizeof(values[0]), compare);
 	return values[n / 2];
 }
