@@ -343,9 +343,28 @@ static void test_stale(void **unused)
 	}
 }
 
+/* Trees without frames cost little, but not nothing: many of them take many steps. */
+static void test_empty_trees(void **unused)
+{
+	struct sim *sim = sim_create(&(struct sim_options){.nroots = 4096});
+	struct sim_region *region = sim_region_add(sim_space_add(sim, 0), 2);
+	uint64_t prunes, nsteps = 0;
+
+	sim_write(region, 0, 1);
+	sim_write(region, 1, 1);
+	sim_settle(sim, 4);
+	prunes = sim_stats(sim).prunes;
+	assert_int_equal(pdd_scanner_prune(&sim->scanner), 0);
+	for (; sim_stats(sim).prunes == prunes; nsteps++)
+		sim_step(sim, 1);
+	assert_in_range(nsteps, 4096 / 64, 4096 / 64 + 2);
+	sim_destroy(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_empty_trees),
 		cmocka_unit_test(test_ten_to_one),
 		cmocka_unit_test(test_by_and_by),
 		cmocka_unit_test(test_written_before),

@@ -69,6 +69,31 @@ static void test_every_point_sparse(void **unused)
 	assert_true(nbusy > 0);
 }
 
+/* ---- an extent is claimed once ---- */
+
+static void test_one_claim(void **unused)
+{
+	const uint64_t n = PDD_EXTENT_PAGES;
+	struct sim *sim = sim_create(NULL);
+	const struct pdd_region *r = &sim_region_add(sim_space_add(sim, 0), 2 * n)->region;
+	struct pdd_visit a, b;
+
+	pddi_visit_begin(&sim->scanner, &a);
+	pddi_visit_begin(&sim->scanner, &b);
+	assert_true(pddi_claim(&sim->scanner, &a, &a.at, r, 0));
+	assert_false(pddi_claim(&sim->scanner, &b, &b.at, r, n - 1));
+	assert_true(pddi_claim(&sim->scanner, &b, &b.at, r, n));
+	assert_true(pddi_claim(&sim->scanner, &a, &a.beside, r, 1)); /* its own */
+	assert_false(pddi_claim(&sim->scanner, &a, &a.beside, r, n));
+	pddi_unclaim(&a.at);
+	assert_false(pddi_claim(&sim->scanner, &b, &b.beside, r, 0));
+	pddi_unclaim(&a.beside);
+	assert_true(pddi_claim(&sim->scanner, &b, &b.beside, r, 0));
+	pddi_visit_end(&sim->scanner, &a);
+	pddi_visit_end(&sim->scanner, &b);
+	sim_destroy(sim);
+}
+
 /* ---- places to come by once more, of pages that go ---- */
 
 static void test_again_and_gone(void **unused)
@@ -140,6 +165,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_point),
+		cmocka_unit_test(test_one_claim),
 		cmocka_unit_test(test_again_and_gone),
 		cmocka_unit_test(test_waits_for_prune),
 		cmocka_unit_test(test_every_point_sparse),
