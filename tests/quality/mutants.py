@@ -152,7 +152,7 @@ def opening(tokens, i):
 
 
 def bodies(tokens):
-    """Ranges of tokens that are bodies of functions, `name(...) {`, but not of checks."""
+    """Names of functions but checks, and the ranges of tokens of their bodies, `name(...) {`."""
     i = 0
     while i < len(tokens):
         if tokens[i].text in ("(", "["):
@@ -161,7 +161,7 @@ def bodies(tokens):
             end = closing(tokens, i)
             name = tokens[opening(tokens, i - 1) - 1].text if tokens[i - 1].text == ")" else ""
             if name and not IS_CHECK.search(name):
-                yield i + 1, end
+                yield name, i + 1, end
             i = end
         i += 1
 
@@ -180,7 +180,7 @@ def starts_statement(tokens, i, heads):
 def changes(text):
     """All changes of a file, as (start, end, what comes there)."""
     tokens = [Token(match) for match in TOKEN.finditer(blank(text))]
-    for first, last in bodies(tokens):
+    for _, first, last in bodies(tokens):
         skipped, heads, found = set(), set(), []
         for i in range(first, last):
             token = tokens[i]
@@ -250,6 +250,12 @@ def is_deletable(tokens, i, heads):
     if token.kind != "name" or token.text in KEYWORDS or TYPES.match(token.text):
         return False
     return after.kind == "op" and after.text != ":"
+
+
+def is_in_prefetch(mutant):
+    tokens = [Token(match) for match in TOKEN.finditer(blank(mutant.text))]
+    return any("prefetch" in name and tokens[first].start <= mutant.start < tokens[last].start
+               for name, first, last in bodies(tokens))
 
 
 class Mutant:
@@ -536,6 +542,8 @@ def main():
     for mutant in mutants:
         if effective == count:
             break
+        if is_in_prefetch(mutant):
+            continue
         result = known.get(mutant.id)
         # What was killed is, as long as its file is the same. A survivor met other tests, perhaps.
         if not result or result["end"] == "survived" and (result["tests"], result["core"]) != (
