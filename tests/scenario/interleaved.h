@@ -33,8 +33,8 @@ static inline void trap_groups(const struct sim *sim)
 		sim->worker->priv.groups[i].content = NULL;
 }
 
-/* The list of twins has those of groups only: what an owner withdraws leaves it, and may be gone the
- * next moment. */
+/* The list of twins has those of groups only: what an owner withdraws leaves it, and may be gone
+ * the next moment. */
 static inline void verify_twins(const struct pdd_worker *worker)
 {
 	const uint32_t room = sizeof(worker->priv.twins) / sizeof(worker->priv.twins[0]);
