@@ -59,6 +59,8 @@ MEMORY_BYTES = 4 << 30  # what a test may use
 FEWER = {"model/model": {"PDD_ROUNDS": "60"}, "model/property": {"PDD_ROUNDS": "60"},
          "torture/threads": {"PDD_SECONDS": "1"}, "torture/quiesce": {"PDD_ROUNDS": "1000"},
          "scenario/million_operations": {"PDD_OPERATIONS": "100000"}}
+# Tests that count in a core of their own, and are not linked as others are.
+OTHER_CORE = {"scenario/adversaries"}
 CFLAGS = ["-std=c11", "-O1", "-fPIC", "-w", "-Werror=int-conversion",
           "-DPDD_CHECKS=" + CHECKS, "-Iinclude", "-Ilib"]
 
@@ -311,7 +313,9 @@ def test_sources():
     tests = {}
     for folder in ("unit", "exhaustive", "model", "scenario", "torture"):
         for path in sorted(glob.glob(os.path.join(ROOT, "tests", folder, "test_*.c"))):
-            tests[folder + "/" + os.path.basename(path)[5:-2]] = [path]
+            name = folder + "/" + os.path.basename(path)[5:-2]
+            if name not in OTHER_CORE:
+                tests[name] = [path]
     for name in ("index", "script"):
         fuzz = os.path.join(ROOT, "tests", "fuzz")
         tests["fuzz/" + name] = [os.path.join(fuzz, f"fuzz_{name}.c"),

@@ -32,8 +32,8 @@ done
 refresh() {
 	local part one other
 	mkdir -p "$tree" || return
-	for part in CHANGELOG.md CMakeLists.txt LICENSE README.md cmake docs include lib pkgconfig \
-		tests; do
+	for part in bench CHANGELOG.md CMakeLists.txt LICENSE README.md cmake docs include lib \
+		pkgconfig tests; do
 		[ -e "$tree/$part" ] || cp -r "$root/$part" "$tree/$part" || return
 		while read -r one other; do
 			case $other in
