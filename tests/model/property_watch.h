@@ -11,8 +11,8 @@
  *
  *	FAILED   a hook failed, or a page of this content was written, moved, or kept out. Who
  *	         failed before, too, may be left to its age
- *	DELAYED  a twin was busy, or found written long ago; a frame was found to be shared by one
- *	         less. Who is kept apart by that must be due
+ *	DELAYED  a twin was busy, or found written long ago, when it was held or by its own look; a
+ *	         frame was found to be shared by one less. Who is kept apart by that must be due
  */
 #ifndef PROPERTY_WATCH_H
 #define PROPERTY_WATCH_H
@@ -233,6 +233,10 @@ static void come_by(struct world *world, struct place *place, uint64_t page,
 		add_page_event(world, EVENT_DELAYED, place, page);
 		world->more_looks = true;
 	}
+	/* In the same batch it may just have become a twin. */
+	if (visit == VISIT_LOOKS && item_state(item) == ITEM_INDEXED &&
+	    !has_key(world, item, content_id(place->region->pages[page].expected)))
+		add_page_event(world, EVENT_DELAYED, place, page);
 	if (view->kind == PDD_PAGE_REFUSED || view->kind == PDD_PAGE_ABSENT)
 		forget(world, watch);
 	if (watch->owed && visit != VISIT_LOOKS && visit != VISIT_KEEPS &&
